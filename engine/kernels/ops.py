@@ -224,7 +224,9 @@ class Batch:
     Inside a page, by layer: K as [kv_heads][head_size][page_rows] (so that 16 positions lie side by side), then V as
     [kv_heads][page_rows][head_size]; element type ``kv_dtype``. ``page_rows`` is a multiple of 16.
     ``wanted`` int32[k]: the rows whose logits are written to ``logits[j]``, float32[n_vocab] each.
-    ``hidden``, if given, receives the wanted rows' final normed states, float32[k, width].
+    ``hidden``, if given, receives the wanted rows' final normed states, float32[k, width]; with ``hidden`` given,
+    ``logits`` may be empty: then only the first op of the head runs. ``lane`` is the arithmetic of all rows of the
+    step; it is chosen by what the rows are (prompt or generated), never by their number.
     """
 
     tokens: np.ndarray
@@ -236,3 +238,4 @@ class Batch:
     wanted: np.ndarray
     logits: list[np.ndarray]
     hidden: np.ndarray | None = None
+    lane: Literal["prompt", "generated"] = "generated"
