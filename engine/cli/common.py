@@ -1,0 +1,92 @@
+"""What the commands share: model options, JSON in and out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import BadRequestValueError
+
+if TYPE_CHECKING:
+    from engine.model.language_model import LanguageModel
+
+
+def positive(text: str) -> int:
+    """An argparse type: an integer of at least 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """MODEL and the options of every command that loads one."""
+    parser.add_argument("model", metavar="MODEL", help="a GGUF file or a catalogue id such as smollm2-135m-instruct")
+    parser.add_argument("--threads", type=positive, metavar="N", help="threads to compute with (default: all cores)")
+    parser.add_argument(
+        "--context", type=positive, metavar="N", help="tokens of context (default: the model's, at most 8192)"
+    )
+    parser.add_argument("--kv-dtype", choices=("float16", "float32"), default="float16", help="how K and V are stored")
+    parser.add_argument("--json", action="store_true", help="print JSON on stdout and nothing else there")
+
+
+def load(arguments: argparse.Namespace, *, exact: bool = False) -> LanguageModel:
+    """The model that the arguments name, ready to compute."""
+    from engine.catalog import resolve
+    from engine.model.language_model import load_model
+
+    return load_model(
+        resolve(arguments.model),
+        n_ctx=arguments.context,
+        threads=arguments.threads,
+        kv_dtype=arguments.kv_dtype,
+        exact=exact,
+    )
+
+
+def note(text: str = "", *, end: str = "\n") -> None:
+    """Say something to the person, on stderr."""
+    print(text, file=sys.stderr, end=end, flush=True)
+
+
+def emit(value: Any) -> None:
+    """Write a result as JSON on stdout."""
+    json.dump(value, sys.stdout, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def read_json_list(path: str) -> list[Any]:
+    """A JSON list from a file, or from stdin for ``-``."""
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        value = json.loads(text)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise BadRequestValueError(f"{path} is not valid JSON ({error}); give a JSON list.", field="file") from error
+    if not isinstance(value, list):
+        raise BadRequestValueError(f"{path} holds no JSON list; give a list with one entry per prompt.", field="file")
+    return value
+
+
+def read_texts(path: str) -> list[str]:
+    """A JSON list of strings."""
+    texts = read_json_list(path)
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise BadRequestValueError(f"Entry {i} of {path} is no string; give a list of strings.", field="file")
+    return texts
+
+
+def read_id_lists(path: str, n_vocab: int) -> list[list[int]]:
+    """A JSON list of token-id lists, each id inside the vocabulary."""
+    lists = read_json_list(path)
+    for i, ids in enumerate(lists):
+        good = isinstance(ids, list) and all(type(t) is int and 0 <= t < n_vocab for t in ids)
+        if not good or not ids:
+            raise BadRequestValueError(
+                f"Entry {i} of {path} is no list of token ids from 0 to {n_vocab - 1}; give at least one id per list.",
+                field="file",
+            )
+    return lists
