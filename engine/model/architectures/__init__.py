@@ -1,0 +1,1 @@
+"""One short module per architecture; each has ``build(b) -> Program``."""
