@@ -12,7 +12,20 @@ from engine.model.blocks import Builder
 from engine.model.config import ModelConfig, read_config
 from engine.model.weights import Weights
 
-_MODULES = {"llama": "llama"}
+_MODULES = {
+    "llama": "llama",
+    "qwen2": "qwen2",
+    "qwen2moe": "qwen2moe",
+    "qwen3": "qwen3",
+    "qwen3moe": "qwen3",
+    "gemma2": "gemma2",
+    "gemma3": "gemma3",
+    "phi3": "phi3",
+    "smollm3": "smollm3",
+    "olmo2": "olmo2",
+    "granite": "granite",
+    "granitemoe": "granite",
+}
 """``general.architecture`` -> module in ``engine.model.architectures``."""
 
 ARCHITECTURES = tuple(_MODULES)

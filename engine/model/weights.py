@@ -85,6 +85,10 @@ class Weights:
             raise ModelFileError(f"The tensor {name} is not in 32-bit floats, as it must be.", field=name)
         return tensor.data.view(np.float32)
 
+    def ignore(self, *names: str) -> None:
+        """These tensors may be there and stay unread."""
+        self._used.update(names)
+
     def check_all_used(self) -> None:
         """Refuse a file with tensors that no operation reads: its results would be wrong."""
         unknown = sorted(set(self._tensors) - self._used)
