@@ -124,7 +124,11 @@ class Attend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Glu:
-    """out = act(gate) * up; "gelu" is the tanh approximation. ``out`` may be ``gate`` or ``up``."""
+    """out = act(gate) * up. ``out`` may be ``gate`` or ``up``.
+
+    "gelu" is the tanh approximation as ggml has it: its argument is rounded to half precision and so is its value; from
+    10 on it is the (unrounded) argument, up to -10 it is 0. Without these roundings Gemma's logits differ visibly.
+    """
 
     out: Reg
     gate: Reg
@@ -189,9 +193,7 @@ class Experts:
     scale: float = 1.0
 
 
-Op = (
-    Embed | RmsNorm | Matmul | Rope | StoreKV | Attend | Glu | Add | Scale | Softcap | SigmoidGate | Experts
-)
+Op = Embed | RmsNorm | Matmul | Rope | StoreKV | Attend | Glu | Add | Scale | Softcap | SigmoidGate | Experts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

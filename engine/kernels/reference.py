@@ -185,11 +185,13 @@ def softcap(x: np.ndarray, cap: float) -> np.ndarray:
 
 
 def activation(x: np.ndarray, kind: str) -> np.ndarray:
-    """SiLU, or GELU in its tanh approximation (Hendrycks and Gimpel 2016)."""
+    """SiLU, or GELU in its tanh approximation (Hendrycks and Gimpel 2016), in half precision as ``ops.Glu`` says."""
     if kind == "silu":
         return x * sigmoid(x)
-    inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)
-    return np.float32(0.5) * x * (1 + np.tanh(inner))
+    half = np.clip(x, -10, 10).astype(np.float16).astype(np.float32)
+    inner = np.float32(np.sqrt(2 / np.pi)) * (half + np.float32(0.044715) * half * half * half)
+    value = (np.float32(0.5) * half * (1 + np.tanh(inner))).astype(np.float16).astype(np.float32)
+    return np.where(x >= 10, x, np.where(x <= -10, np.float32(0), value))
 
 
 def rope(x: np.ndarray, op: ops.Rope, positions: np.ndarray) -> np.ndarray:
