@@ -58,7 +58,8 @@ class Embed:
 @dataclass(frozen=True, slots=True, eq=False)
 class RmsNorm:
     """out = x / sqrt(mean(x²) + eps) * weight, over each of ``groups`` equal parts of a row (heads for q/k norms,
-    whose weight has width / groups entries; a weight with ``width`` entries runs over the row). ``out`` may be ``x``."""
+    whose weight has width / groups entries; a weight with ``width`` entries runs over the row). ``out`` may be ``x``.
+    """
 
     out: Reg
     x: Reg
@@ -69,7 +70,7 @@ class RmsNorm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matmul:
-    """out = W x + bias, or out += (W x + bias) * scale with ``add`` (the residual stream). ``scale`` applies to both."""
+    """out = (W x + bias) * scale, or out += (W x + bias) * scale with ``add`` (the residual stream)."""
 
     out: Reg
     x: Reg
