@@ -1,4 +1,4 @@
-"""The headless commands: info, tokenize, logits, score, generate, demo, bench.
+"""The headless commands: info, tokenize, logits, score, generate, demo, bench, serve.
 
 JSON goes to stdout alone, everything else to stderr. Exit codes: 0 fine, 2 usage, 1 with one plain sentence on stderr
 for everything a person can fix.
@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from engine.cli import bench, demo_prefix, demo_serving, generate, inspect
+from engine.cli import bench, demo_prefix, demo_serving, generate, inspect, serve
 from engine.errors import EngineError
 
 
@@ -25,6 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     demo_serving.add_command(demo_commands)
     demo_prefix.add_command(demo_commands)
     bench.add_command(commands)
+    serve.add_command(commands)
     return parser
 
 

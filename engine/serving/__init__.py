@@ -1,1 +1,4 @@
-""""""
+"""The HTTP API: any OpenAI client, served from the same scheduler that the window's chats use.
+
+Imported only when used. ``server.py`` starts it, ``app.py`` lists the routes.
+"""

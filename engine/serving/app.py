@@ -1,0 +1,58 @@
+"""The routes of the HTTP API."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.serving import extras
+from engine.serving.completions import chat_completions, completions
+from engine.serving.metrics import metrics
+from engine.serving.problems import ApiError
+from engine.serving.security import Gate
+from engine.serving.state import ServerState
+
+_log = logging.getLogger(__name__)
+
+
+def build_app(state: ServerState) -> Starlette:
+    """The ASGI application over a server's state."""
+    app = Starlette(
+        routes=[
+            Route("/health", extras.health, methods=["GET"]),
+            Route("/v1/models", extras.models, methods=["GET"]),
+            Route("/v1/models/{model_id:path}", extras.model, methods=["GET"]),
+            Route("/v1/chat/completions", chat_completions, methods=["POST"]),
+            Route("/v1/completions", completions, methods=["POST"]),
+            Route("/v1/embeddings", extras.embeddings, methods=["POST"]),
+            Route("/tokenize", extras.tokenize, methods=["POST"]),
+            Route("/v1/stats", extras.stats, methods=["GET"]),
+            Route("/v1/streams", extras.streams, methods=["GET"]),
+            Route("/metrics", metrics, methods=["GET"]),
+        ],
+        middleware=[Middleware(Gate, options=state.options)],
+        exception_handlers={ApiError: _api_error, HTTPException: _http_error, Exception: _unexpected},
+    )
+    app.state.server = state
+    return app
+
+
+async def _api_error(http: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
+
+
+async def _http_error(http: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return ApiError(error.status_code, f"{http.method} {http.url.path}: {error.detail}.").response()
+
+
+async def _unexpected(http: HttpRequest, error: Exception) -> Response:
+    _log.error("a request failed unexpectedly", exc_info=error)
+    return ApiError(500, "The server failed on this request; its log says more.", code="internal").response()

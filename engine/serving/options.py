@@ -1,0 +1,46 @@
+"""How a server is started, and the limits it keeps."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from engine.errors import BadRequestValueError
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Where to listen and what to allow; sizes in bytes, times in seconds.
+
+    ``max_waiting`` requests may be queued or running before others get 429. ``flush_s`` is the least time between
+    two chunks of a stream while more than two streams run: fewer, fuller chunks cost the engine less.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    api_key: str = ""
+    max_body: int = 4 << 20
+    max_waiting: int = 72
+    timeout_s: float = 600.0
+    drain_s: float = 30.0
+    flush_s: float = 0.05
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the address."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def check(self) -> None:
+        """Raise ``BadRequestValueError`` where the options would open the machine to others without a key."""
+        if not self.is_loopback and not self.api_key:
+            raise BadRequestValueError(
+                f"Serving on {self.host} lets other machines in; give --api-key, or serve on 127.0.0.1.",
+                field="api_key",
+            )
+        if not 0 <= self.port <= 65535:
+            raise BadRequestValueError(f"Port {self.port} does not exist; choose 1 to 65535.", field="port")
