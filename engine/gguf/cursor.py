@@ -36,7 +36,7 @@ class Cursor:
 
     def damaged(self, field: str, what: str) -> ModelFileError:
         """The error for a file that contradicts itself or the format; ``what`` is a clause about ``field``."""
-        return ModelFileError(f"{self.file_name} is damaged: {what}. Download it again.", field=field)
+        return ModelFileError(f"{self.file_name} is damaged: {what}; download it again.", field=field)
 
     def skip(self, size: int, field: str) -> int:
         """Move over ``size`` bytes and return where they start."""

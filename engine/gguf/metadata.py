@@ -18,7 +18,7 @@ from engine.errors import ModelFileError
 T = TypeVar("T")
 
 
-_ADVICE = "Download the model again or try another one."
+_ADVICE = "download the model again or try another one."
 
 
 class _Required:
@@ -70,7 +70,7 @@ class Metadata(Mapping[str, Any]):
 
     def error(self, key: str, what: str) -> ModelFileError:
         """An error about ``key``, for callers that find a contradiction: ``raise metadata.error(key, "is …")``."""
-        return ModelFileError(f"{self.file_name} cannot be used: its metadata “{key}” {what}. {_ADVICE}", field=key)
+        return ModelFileError(f"{self.file_name} cannot be used: its metadata “{key}” {what}; {_ADVICE}", field=key)
 
     @overload
     def get_int(self, key: str, lo: int, hi: int) -> int: ...
@@ -165,7 +165,7 @@ class Metadata(Mapping[str, Any]):
 
     def _default(self, key: str, default: Any) -> Any:
         if default is REQUIRED:
-            raise ModelFileError(f"{self.file_name} cannot be used: its metadata has no “{key}”. {_ADVICE}", field=key)
+            raise ModelFileError(f"{self.file_name} cannot be used: its metadata has no “{key}”; {_ADVICE}", field=key)
         return default
 
     def _check_int(self, key: str, value: Any, lo: int, hi: int) -> int:

@@ -119,7 +119,7 @@ def _map(path: Path) -> mmap.mmap:
 
 def _not_gguf(path: Path, head: bytes, size: int) -> ModelFileError:
     if b"GGUF".startswith(head[:4]):
-        return ModelFileError(f"{path.name} is damaged: it has only {size} bytes. Download it again.", field="magic")
+        return ModelFileError(f"{path.name} is damaged: it has only {size} bytes; download it again.", field="magic")
     looks = describe(head, size)
     words = f": it looks like {looks}" if looks else "; pick a file whose name ends in .gguf, or download it again"
     return ModelFileError(f"{path.name} is not a GGUF file{words}.", field="magic")
