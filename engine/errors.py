@@ -54,9 +54,15 @@ class TemplateError(EngineError):
 
 
 class PoolExhaustedError(EngineError):
-    """The KV pool has fewer free pages than were asked for. An ordinary outcome: the caller sheds or waits."""
+    """The KV pool has fewer free pages than were asked for. An ordinary outcome: the caller sheds or waits.
+
+    ``missing``: how many pages more must become free."""
 
     code = "pool_exhausted"
+
+    def __init__(self, message: str, *, missing: int = 0) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class PoolBorrowedError(EngineError):

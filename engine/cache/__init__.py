@@ -1,1 +1,1 @@
-""""""
+"""The KV cache: pages with reference counts, sequences over them, and the prefix cache."""
