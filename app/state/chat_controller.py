@@ -1,0 +1,278 @@
+"""What a person does in a chat, turned into changes of the document and jobs for the engine.
+
+No widgets here: views call these methods and show what the signals say.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from PySide6.QtCore import QObject, Signal
+
+from app.engine_thread import EngineBridge
+from app.state.document import Conversation, Message, new_id
+from app.state.frame_clock import FrameClock
+from app.state.jobs import job_for_draft, job_for_reply, one_line, vocabulary_of
+from app.state.reply_tracker import LiveReply, ReplyTracker
+from app.state.sampling import ChatSettings
+from app.state.store import ChatHead, ChatStore, SearchHit
+from app.text import tr
+from engine.port import ChatJob, Forecast
+
+Activity = Literal["idle", "waiting", "reading", "writing", "failed"]
+
+
+class ChatController(QObject):
+    """All chats of the window.
+
+    Signals:
+        chats_changed: the list of chats, a title or an order changed.
+        activity_changed: (chat) its dot or its progress changed.
+        path_changed: (chat) another branch is shown.
+        message_added: (chat, message) at the end of the shown branch.
+        reply_grew: (chat, message, text) text was added.
+        reply_changed: (chat, message) status, figures or progress changed.
+        settings_changed: (chat) system prompt or sampling changed.
+    """
+
+    chats_changed = Signal()
+    activity_changed = Signal(str)
+    path_changed = Signal(str)
+    message_added = Signal(str, str)
+    reply_grew = Signal(str, str, str)
+    reply_changed = Signal(str, str)
+    settings_changed = Signal(str)
+
+    def __init__(
+        self, bridge: EngineBridge, store: ChatStore, clock: FrameClock, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.store = store
+        self.clock = clock
+        self._bridge = bridge
+        self._heads = {head.id: head for head in store.heads()}
+        self._open: dict[str, Conversation] = {}
+        self._names: dict[str, str] = {}
+        self._deleted: list[ChatHead] = []
+        self._streams = itertools.count(1)
+        self.tracker = ReplyTracker(bridge, store, clock, self)
+        self.tracker.grew.connect(self.reply_grew)
+        self.tracker.progressed.connect(self._on_progressed)
+        self.tracker.ended.connect(self._on_ended)
+
+    def heads(self) -> list[ChatHead]:
+        """All chats, last changed first."""
+        return sorted(self._heads.values(), key=lambda head: head.updated, reverse=True)
+
+    def title(self, chat: str) -> str:
+        """The title of a chat, "New chat" before it has one."""
+        head = self._heads.get(chat)
+        return (head.title if head else "") or tr("New chat")
+
+    def conversation(self, chat: str) -> Conversation:
+        """The document of a chat; read it, change it only through this controller."""
+        if chat not in self._open:
+            self._open[chat] = self.store.load(chat)
+        return self._open[chat]
+
+    def live(self, chat: str) -> LiveReply | None:
+        """The reply that is being written in this chat."""
+        return self.tracker.live(chat)
+
+    def activity(self, chat: str) -> Activity:
+        """What the chat is doing, for its dot."""
+        live = self.live(chat)
+        if live is not None:
+            phases: dict[str, Activity] = {"prefilling": "reading", "decoding": "writing"}
+            return phases.get(live.phase, "waiting")
+        last = self._open[chat].last() if chat in self._open else None
+        return "failed" if last is not None and last.status == "failed" else "idle"
+
+    def chat_of_name(self, name: str) -> str | None:
+        """The chat that the engine knows by this name (as it appears in chains and evictions)."""
+        return self._names.get(name)
+
+    def new_chat(self) -> str:
+        """Start an empty chat; an empty one that nobody wrote in is used again."""
+        for chat, conversation in self._open.items():
+            if chat in self._heads and not conversation.messages and not conversation.title:
+                return chat
+        now = time.time()
+        conversation = Conversation(new_id(), created=now, updated=now)
+        self._open[conversation.id] = conversation
+        self._save_head(conversation)
+        return conversation.id
+
+    def send(self, chat: str, text: str) -> bool:
+        """Send a user's message at the end of the shown branch; False when it is blank or a reply is being written."""
+        if not text.strip() or self.live(chat) is not None:
+            return False
+        conversation = self.conversation(chat)
+        last = conversation.last()
+        self._ask(conversation, text, parent=last.id if last else None)
+        return True
+
+    def edit(self, chat: str, message: str, text: str) -> bool:
+        """Send another version of an earlier message; the old branch stays reachable."""
+        if not text.strip():
+            return False
+        self.tracker.abandon(chat)
+        conversation = self.conversation(chat)
+        self._ask(conversation, text, parent=conversation.messages[message].parent, rebuild=True)
+        return True
+
+    def regenerate(self, chat: str, message: str) -> None:
+        """Write another reply to the same message, with a fresh seed; the old one stays reachable."""
+        self.tracker.abandon(chat)
+        conversation = self.conversation(chat)
+        reply = conversation.messages[message]
+        self._reply(conversation, parent=reply.parent, fresh_seed=True, rebuild=True)
+
+    def retry(self, chat: str, message: str) -> None:
+        """Ask again after a failure, in place: an empty failed reply is replaced, a partial one goes on."""
+        conversation = self.conversation(chat)
+        reply = conversation.messages[message]
+        if self.live(chat) is None:
+            self._start(conversation, reply, resume=bool(reply.text))
+
+    def resume(self, chat: str, message: str) -> None:
+        """Go on with a reply that was stopped or reached its limit."""
+        conversation = self.conversation(chat)
+        if self.live(chat) is None:
+            self._start(conversation, conversation.messages[message], resume=True)
+
+    def stop(self, chat: str) -> None:
+        """Stop the reply of this chat; what is written stays."""
+        self.tracker.stop(chat)
+
+    def show_version(self, chat: str, message: str, step: int) -> None:
+        """Show the next (1) or previous (-1) version of a message."""
+        conversation = self.conversation(chat)
+        wanted = conversation.sibling(message, step)
+        if wanted != message:
+            conversation.choose(wanted)
+            self.store.choose(chat, wanted)
+            self.path_changed.emit(chat)
+
+    def rename(self, chat: str, title: str) -> None:
+        """Give a chat a title."""
+        conversation = self.conversation(chat)
+        conversation.title = " ".join(title.split())
+        self._save_head(conversation)
+
+    def set_settings(self, chat: str, settings: ChatSettings) -> None:
+        """System prompt, sampling and reply limit of a chat, from the next reply on."""
+        conversation = self.conversation(chat)
+        if settings != conversation.settings:
+            conversation.settings = settings
+            self.store.save_chat(conversation)
+            self.settings_changed.emit(chat)
+
+    def delete(self, chat: str) -> None:
+        """Delete a chat; ``undo_delete`` brings the last one back."""
+        self.tracker.forget(chat)
+        self.store.delete_chat(chat)
+        self._deleted.append(self._heads.pop(chat))
+        self._open.pop(chat, None)
+        self.chats_changed.emit()
+
+    def undo_delete(self) -> str | None:
+        """Bring back the chat that was deleted last."""
+        if not self._deleted:
+            return None
+        head = self._deleted.pop()
+        self.store.restore_chat(head.id)
+        self._heads[head.id] = head
+        self.chats_changed.emit()
+        return head.id
+
+    def search(self, words: str) -> list[SearchHit]:
+        """Chats that contain these words."""
+        return self.store.search(words) if words.strip() else []
+
+    def forecast(self, chat: str, draft: str, callback: Callable[[Forecast | None], None]) -> None:
+        """Tell ``callback`` what sending the draft would reuse (None: the engine cannot say now)."""
+        state = self._bridge.engine_state
+        if state.stage != "ready":
+            callback(None)
+            return
+        conversation = self.conversation(chat)
+        job = job_for_draft(conversation, draft, chat=self._name(chat), vocabulary=vocabulary_of(state.model))
+        self._bridge.ask(self._bridge.port.forecast(job), callback, lambda error: callback(None))
+
+    def save(self) -> None:
+        """Give the store everything that is pending."""
+        self.tracker.save()
+
+    def _ask(self, conversation: Conversation, text: str, *, parent: str | None, rebuild: bool = False) -> None:
+        message = conversation.add("user", text, parent=parent)
+        if not conversation.title:
+            conversation.title = one_line(text, 40)
+        conversation.updated = time.time()
+        self._save_head(conversation)
+        self.store.save_message(conversation.id, message)
+        self.store.choose(conversation.id, message.id)
+        if not rebuild:
+            self.message_added.emit(conversation.id, message.id)
+        self._reply(conversation, parent=message.id, rebuild=rebuild)
+
+    def _reply(
+        self, conversation: Conversation, *, parent: str | None, fresh_seed: bool = False, rebuild: bool = False
+    ) -> None:
+        reply = conversation.add("assistant", parent=parent)
+        reply.status = "waiting"
+        self.store.save_message(conversation.id, reply)
+        self.store.choose(conversation.id, reply.id)
+        if rebuild:
+            self.path_changed.emit(conversation.id)
+        else:
+            self.message_added.emit(conversation.id, reply.id)
+        self._start(conversation, reply, fresh_seed=fresh_seed)
+
+    def _start(
+        self, conversation: Conversation, reply: Message, *, fresh_seed: bool = False, resume: bool = False
+    ) -> None:
+        stream = next(self._streams)
+
+        def make_job() -> ChatJob:
+            return job_for_reply(
+                conversation,
+                reply,
+                stream=stream,
+                chat=self._name(conversation.id),
+                vocabulary=vocabulary_of(self._bridge.engine_state.model),
+                fresh_seed=fresh_seed,
+                resume=resume,
+            )
+
+        reply.status, reply.error, reply.error_code, reply.stats = "waiting", "", "", None
+        self.tracker.start(stream, conversation.id, reply, make_job)
+        self.reply_changed.emit(conversation.id, reply.id)
+        self.activity_changed.emit(conversation.id)
+
+    def _name(self, chat: str) -> str:
+        """What the engine calls this chat: its title, made unique so that it leads back to it."""
+        title = name = self.title(chat)
+        n = 1
+        while self._names.setdefault(name, chat) != chat:
+            n += 1
+            name = f"{title} ({n})"
+        return name
+
+    def _save_head(self, conversation: Conversation) -> None:
+        self.store.save_chat(conversation)
+        self._heads[conversation.id] = ChatHead(
+            conversation.id, conversation.title, conversation.created, conversation.updated
+        )
+        self.chats_changed.emit()
+
+    def _on_progressed(self, chat: str, message: str) -> None:
+        self.reply_changed.emit(chat, message)
+        self.activity_changed.emit(chat)
+
+    def _on_ended(self, chat: str, message: str) -> None:
+        self.reply_changed.emit(chat, message)
+        self.activity_changed.emit(chat)

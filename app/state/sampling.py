@@ -1,0 +1,55 @@
+"""Per-chat settings: the system prompt, how the next token is chosen, and named presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from app.text import tr
+from engine.scheduling.request import SamplingParams
+
+DEFAULT_SAMPLING = SamplingParams(temperature=0.7, top_p=0.95, min_p=0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """What a person may set for one chat. An empty system prompt leaves it to the model's template.
+
+    ``max_new`` limits one reply, in tokens. A ``seed`` inside ``sampling`` is used for every reply except one that is
+    regenerated, which always draws anew.
+    """
+
+    system_prompt: str = ""
+    sampling: SamplingParams = DEFAULT_SAMPLING
+    max_new: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A named set of sampling values."""
+
+    key: str
+    sampling: SamplingParams
+
+    @property
+    def name(self) -> str:
+        """The name that a person sees."""
+        return {
+            "balanced": tr("Balanced"),
+            "precise": tr("Precise"),
+            "creative": tr("Creative"),
+            "greedy": tr("Always the likeliest"),
+        }[self.key]
+
+
+PRESETS = (
+    Preset("balanced", DEFAULT_SAMPLING),
+    Preset("precise", SamplingParams(temperature=0.3, top_p=0.9, min_p=0.1)),
+    Preset("creative", SamplingParams(temperature=1.1, top_p=0.98, min_p=0.03)),
+    Preset("greedy", SamplingParams()),
+)
+
+
+def preset_of(sampling: SamplingParams) -> Preset | None:
+    """The preset with these values (the seed aside), or None when they were set by hand."""
+    plain = replace(sampling, seed=None)
+    return next((preset for preset in PRESETS if preset.sampling == plain), None)
