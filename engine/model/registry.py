@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
 
 from engine.errors import UnsupportedModelError
+from engine.gguf.metadata import Metadata
 from engine.kernels.ops import Program, Tensor
 from engine.model.blocks import Builder
 from engine.model.config import ModelConfig, read_config
@@ -31,11 +31,11 @@ _MODULES = {
 ARCHITECTURES = tuple(_MODULES)
 
 
-def read(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ModelConfig:
+def read(metadata: Metadata, tensors: Mapping[str, Tensor]) -> ModelConfig:
     """The config of a file, after checking that its architecture is known. Raises ModelFileError with the field or
     tensor that is wrong, UnsupportedModelError for a sound file that this engine cannot run."""
-    architecture = metadata.get("general.architecture")
-    if isinstance(architecture, str) and architecture and architecture not in _MODULES:
+    architecture = metadata.get_str("general.architecture")
+    if architecture not in _MODULES:
         raise UnsupportedModelError(
             f"This engine cannot run the architecture {architecture!r}; it knows {', '.join(ARCHITECTURES)}."
         )

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from gguf import GGMLQuantizationType
 
 from engine.errors import ModelFileError, UnsupportedModelError
 from engine.kernels.ops import Tensor
+
+_F32 = 0
 
 
 class Weights:
@@ -81,7 +82,7 @@ class Weights:
     def floats(self, name: str, n: int) -> np.ndarray:
         """The values of a float32 vector."""
         tensor = self.tensor(name, n)
-        if tensor.type != GGMLQuantizationType.F32:
+        if tensor.type != _F32:
             raise ModelFileError(f"The tensor {name} is not in 32-bit floats, as it must be.", field=name)
         return tensor.data.view(np.float32)
 
