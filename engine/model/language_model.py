@@ -1,0 +1,338 @@
+"""LanguageModel: a loaded model that evaluates the rows of sessions and samples from their logits.
+
+``eval`` is the prompt lane, ``eval_batch`` the generated lane (one row of each session, one pass over the weights).
+All of a model's calls belong on one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from engine.cache.pool import KVPool, KVSpec
+from engine.cache.session import Session, reserve_all
+from engine.errors import BadRequestValueError, EmptyPromptError, SessionError
+from engine.gguf import GGUFFile, open_gguf
+from engine.kernels.ops import Batch, Program
+from engine.model import registry
+from engine.model.config import ModelConfig
+from engine.model.describe import MAX_ROWS, choose_context, describe, describe_file
+from engine.model.executor import Executor, make_executor
+from engine.model.sampling import sample_sessions
+from engine.scheduling.request import SamplingParams
+from engine.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from engine.text.chat import ChatRenderer
+
+Lane = Literal["prompt", "generated", "exact"]
+
+__all__ = ["LanguageModel", "describe", "eval", "eval_batch", "load_model", "sample"]
+
+PAGE_ROWS = 16
+_SCORE_ROWS = 32
+_FLAT_SESSIONS = 64
+
+
+class LanguageModel:
+    """A model ready to compute; a context manager. Get one from ``load_model``.
+
+    ``kv_spec``, ``n_ctx``, ``n_vocab``, ``eval``, ``eval_batch`` and ``sample_batch`` are what a scheduler needs.
+    """
+
+    def __init__(
+        self, file: GGUFFile, config: ModelConfig, program: Program, executor: Executor, *, kv_dtype: str, exact: bool
+    ) -> None:
+        self.file = file
+        self.config = config
+        self.program = program
+        self.executor = executor
+        self.exact = exact
+        self.n_ctx = program.n_ctx
+        self.n_vocab = program.n_vocab
+        self.kv_spec = KVSpec(program.n_layers, program.kv_heads, program.head_size, kv_dtype)
+        self._width = program.hidden.width
+        self._tokens = np.zeros(MAX_ROWS, np.int32)
+        self._positions = np.zeros(MAX_ROWS, np.int32)
+        self._rows = np.arange(MAX_ROWS, dtype=np.int32)
+        self._one_owner = np.zeros(MAX_ROWS, np.int32)
+        self._flat_pool: KVPool | None = None
+
+    def new_pool(self, *, capacity_pages: int | None = None, page_rows: int = PAGE_ROWS) -> KVPool:
+        """A pool for this model's sessions; None takes the default budget."""
+        capacity = capacity_pages or self.kv_spec.default_capacity(page_rows)
+        return KVPool(self.kv_spec, capacity_pages=capacity, page_rows=page_rows)
+
+    def new_session(self, pool: KVPool | None = None, *, seed: int | None = None) -> Session:
+        """A session over ``pool``, or over memory that the model keeps for sessions without one.
+
+        ``seed`` None takes a fresh random one (``session.seed``).
+        """
+        seed = secrets.randbits(63) if seed is None else seed
+        return Session(pool or self._own_pool(), n_ctx=self.n_ctx, seed=seed)
+
+    def _own_pool(self) -> KVPool:
+        """One pool for all sessions without a pool, so that they can share a step; committed as it is written."""
+        if self._flat_pool is None:
+            from engine.cache.memory import free_memory
+
+            whole = -(-self.n_ctx // PAGE_ROWS)
+            affordable = free_memory() // 2 // self.kv_spec.page_bytes(PAGE_ROWS)
+            self._flat_pool = self.new_pool(capacity_pages=max(whole, min(_FLAT_SESSIONS * whole, affordable)))
+        return self._flat_pool
+
+    def eval(self, session: Session, tokens: Sequence[int], *, logits: bool = True, lane: Lane = "prompt") -> None:
+        """Evaluate ``tokens`` after what the session holds, in chunks of at most ``MAX_ROWS`` rows.
+
+        Pages for all of them are reserved first, or ``PoolExhaustedError`` is raised and nothing changes. Afterwards
+        ``session.logits`` are those after the last token (None with ``logits`` False, which saves their product).
+        """
+        ids = self._checked(tokens)
+        if not ids:
+            raise EmptyPromptError("There are no tokens to evaluate; give at least one.")
+        session.reserve(len(ids))
+        row = self._logits_of(session) if logits else None
+        for start in range(0, len(ids), MAX_ROWS):
+            chunk = ids[start : start + MAX_ROWS]
+            n = len(chunk)
+            if row is not None and start + n == len(ids):
+                self._run_rows(session, chunk, lane, self._rows[n - 1 : n], [row])
+            else:
+                self._run_rows(session, chunk, lane, self._rows[:0], [])
+        session.logits = row
+
+    def eval_batch(self, sessions: Sequence[Session], tokens: Sequence[int]) -> None:
+        """Advance every session by one generated token, all in one pass over the weights.
+
+        Pages are reserved for all sessions or for none (``PoolExhaustedError``). Each session's ``logits`` are written
+        in place.
+        """
+        if len(sessions) != len(tokens):
+            raise SessionError(f"A batch of {len(sessions)} sessions needs as many tokens, not {len(tokens)}.")
+        tokens = self._checked(tokens)
+        reserve_all(sessions)
+        groups: dict[int, list[int]] = {}
+        for i, session in enumerate(sessions):
+            groups.setdefault(id(session.pool), []).append(i)
+        for group in groups.values():
+            for start in range(0, len(group), MAX_ROWS):
+                part = group[start : start + MAX_ROWS]
+                self._run_batch([sessions[i] for i in part], [tokens[i] for i in part])
+
+    def _run_batch(self, sessions: list[Session], tokens: list[int]) -> None:
+        """One generated row of each session; all sessions share a pool."""
+        n = len(sessions)
+        self._tokens[:n] = tokens
+        self._positions[:n] = [session.n_past for session in sessions]
+        rows, pool = self._rows[:n], sessions[0].pool
+        logits = [self._logits_of(session) for session in sessions]
+        self.executor.step(
+            Batch(
+                tokens=self._tokens[:n],
+                positions=self._positions[:n],
+                owner=rows,
+                tables=[session.block_table for session in sessions],
+                memory=pool.memory,
+                page_rows=pool.page_rows,
+                wanted=rows,
+                logits=logits,
+            )
+        )
+        for session, token, row in zip(sessions, tokens, logits, strict=True):
+            session.advance((token,))
+            session.logits = row
+
+    def _run_rows(
+        self,
+        session: Session,
+        tokens: list[int],
+        lane: Lane,
+        wanted: np.ndarray,
+        logits: list[np.ndarray],
+        hidden: np.ndarray | None = None,
+    ) -> None:
+        """Consecutive rows of one session, pages reserved already; advances it."""
+        n, past, pool = len(tokens), session.n_past, session.pool
+        self._tokens[:n] = tokens
+        self._positions[:n] = range(past, past + n)
+        self.executor.step(
+            Batch(
+                tokens=self._tokens[:n],
+                positions=self._positions[:n],
+                owner=self._one_owner[:n],
+                tables=[session.block_table],
+                memory=pool.memory,
+                page_rows=pool.page_rows,
+                wanted=wanted,
+                logits=logits,
+                hidden=hidden,
+                lane="prompt" if lane == "prompt" and not self.exact else "generated",
+            )
+        )
+        session.advance(tokens)
+
+    def _logits_of(self, session: Session) -> np.ndarray:
+        """The session's logits array, float32[n_vocab], made at first use."""
+        return np.empty(self.n_vocab, np.float32) if session.logits is None else session.logits
+
+    def _checked(self, tokens: Sequence[int]) -> list[int]:
+        ids = [int(token) for token in tokens]
+        if ids and not (min(ids) >= 0 and max(ids) < self.n_vocab):
+            raise BadRequestValueError(f"Token ids of this model lie between 0 and {self.n_vocab - 1}.", field="tokens")
+        return ids
+
+    def sample_batch(
+        self,
+        sessions: Sequence[Session],
+        params: Sequence[SamplingParams],
+        *,
+        masks: Sequence[np.ndarray | None] | None = None,
+    ) -> list[int]:
+        """The next token of each session. ``masks`` bool[n_vocab], where given, limit the choice.
+
+        Draw ``session.n_drawn`` of ``session.seed`` decides, so a stream can be replayed; ``n_drawn`` goes up by one.
+        """
+        return sample_sessions(sessions, params, masks)
+
+    def logits(self, tokens: Sequence[int], *, lane: Lane = "prompt") -> np.ndarray:
+        """The logits after ``tokens`` in a fresh session, float32[n_vocab], with the arithmetic of ``lane``."""
+        with self.new_session(seed=0) as session:
+            self.eval(session, tokens, lane=lane)
+            assert session.logits is not None
+            return session.logits
+
+    def score(self, tokens: Sequence[int], *, lane: Lane = "prompt") -> np.ndarray:
+        """Negative log-likelihood of each token after the first, nats, float64[len(tokens) - 1]."""
+        ids = self._checked(tokens)
+        rows = [np.empty(self.n_vocab, np.float32) for _ in range(_SCORE_ROWS)]
+        nll = np.empty(max(0, len(ids) - 1))
+        with self._reading(ids) as session:
+            for start in range(0, len(nll), _SCORE_ROWS):
+                chunk = ids[start : min(start + _SCORE_ROWS, len(nll))]
+                n = len(chunk)
+                self._run_rows(session, chunk, lane, self._rows[:n], rows[:n])
+                for i in range(n):
+                    nll[start + i] = _surprise(rows[i], ids[start + i + 1])
+        return nll
+
+    def hidden(self, tokens: Sequence[int]) -> np.ndarray:
+        """Mean of the final normed states over ``tokens``, float32[n_embd]: an embedding of the text."""
+        ids = self._checked(tokens)
+        states = np.empty((len(ids), self._width), np.float32)
+        with self._reading(ids) as session:
+            for start in range(0, len(ids), MAX_ROWS):
+                chunk = ids[start : start + MAX_ROWS]
+                n = len(chunk)
+                self._run_rows(session, chunk, "prompt", self._rows[:n], [], states[start : start + n])
+        return states.mean(axis=0)
+
+    def _reading(self, tokens: list[int]) -> Session:
+        """A fresh session with room reserved for ``tokens``."""
+        if not tokens:
+            raise EmptyPromptError("There are no tokens to evaluate; give at least one.")
+        session = self.new_session(seed=0)
+        try:
+            session.reserve(len(tokens))
+        except BaseException:
+            session.release()
+            raise
+        return session
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer, built from the file at first use."""
+        return Tokenizer.from_metadata(self.file.metadata)
+
+    def renderer(self) -> ChatRenderer:
+        """A renderer of this model's chat template."""
+        from engine.text.chat import ChatRenderer
+
+        return ChatRenderer.from_metadata(self.file.metadata, self.tokenizer)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of plain ``text``, with a beginning-of-sequence token where the model wants one."""
+        return self.tokenizer.with_bos(self.tokenizer.encode(text))
+
+    def info(self) -> dict[str, Any]:
+        """What the model is and what it needs, as ``info`` prints it."""
+        return describe_file(self.file, self.config, self.program, kv_dtype=self.kv_spec.dtype)
+
+    def close(self) -> None:
+        """Give weights, memory and threads back. Sessions must have been released."""
+        self.executor.close()
+        if self._flat_pool is not None:
+            self._flat_pool.close()
+        self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def load_model(
+    path: str | os.PathLike[str],
+    *,
+    n_ctx: int | None = None,
+    threads: int | None = None,
+    kv_dtype: str = "float16",
+    backend: Literal["compiled", "numpy"] = "compiled",
+    progress: Callable[[float], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
+    exact: bool = False,
+) -> LanguageModel:
+    """Open a GGUF file and make it ready to compute.
+
+    ``n_ctx`` None takes min(the model's, 8,192) tokens of context; more than the model's own is cut to that.
+    ``threads`` None takes all cores. ``exact`` runs prompts in the generated lane too, so that all results are equal
+    bit for bit. ``progress`` hears 0..1; when ``cancel`` returns True, ``CancelledError`` ends the load. ``backend``
+    "numpy" is the slow oracle. Errors: ModelFileError, UnsupportedModelError, ModelMemoryError.
+    """
+    file = open_gguf(path)
+    try:
+        config = registry.read(file.metadata, file.tensors)
+        program = registry.build(config, file.tensors, choose_context(config, n_ctx))
+        executor = make_executor(
+            program,
+            max_rows=MAX_ROWS,
+            kv_dtype=kv_dtype,
+            threads=threads,
+            backend=backend,
+            progress=progress,
+            cancel=cancel,
+        )
+        file.advise_dontneed()
+        return LanguageModel(file, config, program, executor, kv_dtype=kv_dtype, exact=exact)
+    except BaseException:
+        file.close()
+        raise
+
+
+def eval(model: LanguageModel, session: Session, tokens: Sequence[int]) -> None:
+    """Evaluate prompt tokens: ``LanguageModel.eval``."""
+    model.eval(session, tokens)
+
+
+def eval_batch(model: LanguageModel, sessions: Sequence[Session], tokens: Sequence[int]) -> None:
+    """One decode step for all sessions in one pass over the weights: ``LanguageModel.eval_batch``."""
+    model.eval_batch(sessions, tokens)
+
+
+def sample(session: Session, params: SamplingParams) -> int:
+    """The next token of one session, from its logits and its own draws."""
+    return sample_sessions([session], [params])[0]
+
+
+def _surprise(logits: np.ndarray, token: int) -> float:
+    """-log softmax(logits)[token], in float64."""
+    high = float(logits.max())
+    return high + float(np.log(np.exp(logits - np.float32(high), dtype=np.float64).sum())) - float(logits[token])
