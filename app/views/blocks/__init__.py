@@ -1,0 +1,1 @@
+"""The painted blocks of a message: paragraphs, code, tables and rules in one canvas."""
