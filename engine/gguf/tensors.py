@@ -14,7 +14,7 @@ from engine.gguf.header import TensorEntry, read_tensor_entry
 from engine.gguf.types import RETIRED_TYPES, TENSOR_TYPES
 from engine.kernels.ops import Tensor
 
-MAX_TENSORS = 65_536
+MAX_TENSORS = 32_768
 MAX_NAME_BYTES = 255
 DEFAULT_ALIGNMENT = 32
 MAX_ALIGNMENT = 65_536
