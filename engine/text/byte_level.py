@@ -1,0 +1,73 @@
+"""Byte-level byte-pair encoding: a byte is a visible character, words are cut by patterns, then pairs are merged."""
+
+from __future__ import annotations
+
+from tokenizers import Regex
+from tokenizers import Tokenizer as Library
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
+
+from engine.errors import ModelFileError
+from engine.text.pretokenizers import pretokenizer
+from engine.text.vocab import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary
+
+
+def byte_alphabet() -> dict[str, int]:
+    """The character that stands for each byte: printable Latin-1 stands for itself, the rest for U+0100 onwards."""
+    kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [byte for byte in range(256) if byte not in kept]
+    return {chr(byte): byte for byte in kept} | {chr(0x100 + i): byte for i, byte in enumerate(rest)}
+
+
+class ByteLevelModel:
+    """Text to ids and ids to bytes for vocabularies of the ``gpt2`` kind."""
+
+    add_space_prefix = False
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._bytes = byte_alphabet()
+        rule = pretokenizer(vocabulary.pre)
+        self.add_bos = rule.add_bos
+        ids = dict(vocabulary.ids)
+        # Without an entry for each byte the library drops it and merges across the gap: these are dropped afterwards.
+        for char in self._bytes:
+            ids.setdefault(char, len(vocabulary) + len(ids))
+        try:
+            model = BPE(ids, _pairs(vocabulary, ids), ignore_merges=rule.ignore_merges)
+        except Exception as error:  # the library has no narrower type
+            raise ModelFileError(
+                f"The model file's merges do not fit its vocabulary: {error}.", field="tokenizer.ggml.merges"
+            ) from error
+        self._library = Library(model)
+        splits = [Split(Regex(pattern), behavior="isolated") for pattern in rule.patterns]
+        self._library.pre_tokenizer = Sequence([*splits, ByteLevel(add_prefix_space=False, use_regex=False)])
+
+    def encode(self, text: str, *, after_special: bool = True) -> list[int]:
+        """Ids of plain text. Ids at or above the vocabulary's size stand for one byte that has no token each."""
+        return self._library.encode(text, add_special_tokens=False).ids
+
+    def token_bytes(self, token: int) -> bytes:
+        """The exact bytes of one token, whatever its type."""
+        text = self._vocabulary.tokens[token]
+        if self._vocabulary.types[token] in (CONTROL, USER_DEFINED, UNKNOWN):
+            return text.encode()
+        known = self._bytes
+        if all(char in known for char in text):
+            return bytes([known[char] for char in text])
+        return b"".join(bytes([known[char]]) if char in known else char.encode() for char in text)
+
+
+def _pairs(vocabulary: Vocabulary, ids: dict[str, int]) -> list[tuple[str, str]]:
+    """Merges as pairs; each part and the whole must be a token."""
+    pairs = []
+    for merge in vocabulary.merges:
+        cut = merge.find(" ", 1)
+        left, right = merge[:cut], merge[cut + 1 :]
+        if cut < 0 or left not in ids or right not in ids or left + right not in ids:
+            raise ModelFileError(
+                f"A merge of the model file names a token that its vocabulary lacks: {merge[:80]!r}.",
+                field="tokenizer.ggml.merges",
+            )
+        pairs.append((left, right))
+    return pairs
