@@ -115,23 +115,26 @@ class LanguageModel:
         """
         if len(sessions) != len(tokens):
             raise SessionError(f"A batch of {len(sessions)} sessions needs as many tokens, not {len(tokens)}.")
-        tokens = self._checked(tokens)
+        ids = self._checked(tokens)
         reserve_all(sessions)
+        rows = [self._logits_of(session) for session in sessions]
         groups: dict[int, list[int]] = {}
         for i, session in enumerate(sessions):
             groups.setdefault(id(session.pool), []).append(i)
         for group in groups.values():
             for start in range(0, len(group), MAX_ROWS):
                 part = group[start : start + MAX_ROWS]
-                self._run_batch([sessions[i] for i in part], [tokens[i] for i in part])
+                self._run_batch([sessions[i] for i in part], [ids[i] for i in part], [rows[i] for i in part])
+        for session, token, row in zip(sessions, ids, rows, strict=True):
+            session.advance((token,))
+            session.logits = row
 
-    def _run_batch(self, sessions: list[Session], tokens: list[int]) -> None:
+    def _run_batch(self, sessions: list[Session], tokens: list[int], logits: list[np.ndarray]) -> None:
         """One generated row of each session; all sessions share a pool."""
         n = len(sessions)
         self._tokens[:n] = tokens
         self._positions[:n] = [session.n_past for session in sessions]
         rows, pool = self._rows[:n], sessions[0].pool
-        logits = [self._logits_of(session) for session in sessions]
         self.executor.step(
             Batch(
                 tokens=self._tokens[:n],
@@ -144,9 +147,6 @@ class LanguageModel:
                 logits=logits,
             )
         )
-        for session, token, row in zip(sessions, tokens, logits, strict=True):
-            session.advance((token,))
-            session.logits = row
 
     def _run_rows(
         self,

@@ -1,0 +1,155 @@
+"""LanguageModel on tiny models, through the NumPy interpreter: evaluation, reservation, errors, scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import engine.model.language_model as lm
+from engine.cache.session import Session
+from engine.errors import BadRequestValueError, EmptyPromptError, PoolExhaustedError, SessionError
+from engine.model.language_model import LanguageModel, load_model
+from engine.scheduling.request import SamplingParams
+
+TINY = Path(__file__).parents[1] / "data" / "tiny"
+TEXT = [(7 * i * i + 3 * i + 11) % 258 for i in range(150)]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[LanguageModel]:
+    with load_model(TINY / "llama.gguf", backend="numpy", kv_dtype="float32") as model:
+        yield model
+
+
+def test_facts(model: LanguageModel) -> None:
+    assert (model.n_ctx, model.n_vocab) == (512, 260)
+    assert model.kv_spec.row_bytes == 2 * 3 * 2 * 16 * 4
+    info = model.info()
+    assert info["parameters"] == 260 * 64 + 64 + 3 * (64 * (64 + 32 + 32 + 64 + 3 * 96) + 2 * 64)
+    assert info["memory"]["kv_bytes_per_token"] == model.kv_spec.row_bytes
+    assert info["tensor_types"] == {"F32": 29}
+    assert info["metadata"]["tokenizer.ggml.tokens"] == "list of 260"
+
+
+def test_context_is_cut_to_what_the_model_has() -> None:
+    with load_model(TINY / "llama.gguf", backend="numpy", n_ctx=100_000) as model:
+        assert model.n_ctx == 512
+    with load_model(TINY / "llama.gguf", backend="numpy", n_ctx=48) as model:
+        assert model.n_ctx == 48
+
+
+def test_chunks_batches_and_page_layouts_agree(model: LanguageModel) -> None:
+    whole = model.logits(TEXT)
+    pool = model.new_pool(capacity_pages=40, page_rows=16)
+    with model.new_session(pool) as a, model.new_session(pool) as b, model.new_session(pool) as c:
+        model.eval(a, TEXT[:7])
+        model.eval(b, TEXT[:90])
+        model.eval(c, TEXT[:149])
+        model.eval(a, TEXT[7:149], logits=False)
+        assert a.logits is None
+        model.eval(b, TEXT[90:149])
+        model.eval_batch([a, b, c], [TEXT[149]] * 3)
+        for session in (a, b, c):
+            assert session.tokens == TEXT and session.n_past == 150
+            assert np.abs(session.logits - whole).max() < 1e-4
+    pool.close()
+
+
+def test_flat_session_and_pool_sessions_share_a_batch(model: LanguageModel) -> None:
+    pool = model.new_pool(capacity_pages=8, page_rows=32)
+    with (
+        Session(None, spec=model.kv_spec, n_ctx=64) as flat,
+        model.new_session(pool) as paged,
+        model.new_session() as own,
+    ):
+        for session in (flat, paged, own):
+            model.eval(session, TEXT[:20])
+        model.eval_batch([flat, paged, own], TEXT[20:23])
+        for session, token in zip((flat, paged, own), TEXT[20:23], strict=True):
+            assert np.abs(session.logits - model.logits([*TEXT[:20], token])).max() < 1e-4
+    pool.close()
+
+
+def test_reservation_is_all_or_nothing(model: LanguageModel) -> None:
+    pool = model.new_pool(capacity_pages=3)
+    with model.new_session(pool) as a, model.new_session(pool) as b:
+        model.eval(a, TEXT[:16])
+        model.eval(b, TEXT[:16])
+        before = a.logits.copy()
+        with pytest.raises(PoolExhaustedError):
+            model.eval_batch([a, b], [1, 2])
+        with pytest.raises(PoolExhaustedError):
+            model.eval(a, TEXT[:17])
+        assert (a.n_past, b.n_past, pool.n_free) == (16, 16, 1)
+        assert np.array_equal(a.logits, before)
+        pool.check_integrity()
+    pool.close()
+
+
+def test_errors(model: LanguageModel) -> None:
+    with model.new_session() as session:
+        with pytest.raises(EmptyPromptError):
+            model.eval(session, [])
+        with pytest.raises(BadRequestValueError) as caught:
+            model.eval(session, [0, 260])
+        assert caught.value.field == "tokens"
+        with pytest.raises(BadRequestValueError):
+            model.eval(session, [-1])
+        with pytest.raises(SessionError, match="512"):
+            model.eval(session, [1] * 513)
+        with pytest.raises(SessionError):
+            model.eval_batch([session], [1, 2])
+        with pytest.raises(SessionError, match="twice"):
+            model.eval_batch([session, session], [1, 2])
+        with pytest.raises(SessionError, match="logits"):
+            model.sample_batch([session], [SamplingParams()])
+        assert session.n_past == 0
+    with pytest.raises(SessionError, match="released"):
+        model.eval(session, [1])
+
+
+def test_score_is_the_surprise_of_each_token(model: LanguageModel) -> None:
+    nll = model.score(TEXT[:70])
+    assert nll.shape == (69,)
+    for n in (1, 40, 69):
+        x = model.logits(TEXT[:n]).astype(np.float64)
+        assert nll[n - 1] == pytest.approx(np.log(np.exp(x - x.max()).sum()) + x.max() - x[TEXT[n]], abs=1e-5)
+    assert model.score(TEXT[:1]).shape == (0,)
+
+
+def test_hidden_is_the_mean_of_final_states(model: LanguageModel) -> None:
+    states = model.hidden(TEXT[:30])
+    assert states.shape == (64,)
+    one = model.hidden(TEXT[:1])
+    table = model.executor.program.head[1].weight.data.view(np.float32).reshape(260, 64)
+    assert np.allclose(table @ one, model.logits(TEXT[:1]), atol=1e-4)
+    assert np.abs(states - one).max() > 1e-3
+
+
+def test_module_functions_and_greedy_sampling(model: LanguageModel) -> None:
+    with model.new_session() as session:
+        lm.eval(model, session, TEXT[:9])
+        first = lm.sample(session, SamplingParams())
+        assert first == int(session.logits.argmax())
+        lm.eval_batch(model, [session], [first])
+        assert session.tokens == [*TEXT[:9], first]
+        mask = np.zeros(260, bool)
+        mask[[17, 200]] = True
+        assert model.sample_batch([session], [SamplingParams()], masks=[mask])[0] in (17, 200)
+        assert session.n_drawn == 2
+
+
+def test_fresh_sessions_have_seeds_of_their_own(model: LanguageModel) -> None:
+    with model.new_session() as a, model.new_session() as b, model.new_session(seed=5) as c:
+        assert a.seed != b.seed and c.seed == 5
+
+
+def test_close_gives_everything_back() -> None:
+    model = load_model(TINY / "llama.gguf", backend="numpy")
+    with model.new_session() as session:
+        model.eval(session, TEXT[:40])
+    model.close()
+    assert model.file.tensors == {}
