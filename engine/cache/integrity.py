@@ -17,19 +17,19 @@ def check_pool(pool: KVPool) -> None:
     """
     refs = np.frombuffer(pool.refs, dtype=np.int32)
     held = np.frombuffer(pool.held, dtype=np.uint8)
-    borrowed = np.zeros(pool.capacity, dtype=np.int64)
-    cached = np.zeros(pool.capacity, dtype=np.int64)
+    borrowed = np.zeros(pool.capacity_pages, dtype=np.int64)
+    cached = np.zeros(pool.capacity_pages, dtype=np.int64)
     for borrower in pool.borrowers.values():
         pages = np.fromiter(borrower.borrowed_pages(), dtype=np.int64)
-        counted = np.bincount(pages, minlength=pool.capacity)
-        if len(counted) > pool.capacity:
+        counted = np.bincount(pages, minlength=pool.capacity_pages)
+        if len(counted) > pool.capacity_pages:
             raise IntegrityError(f"{borrower!r} names page {int(pages.max())}, which the pool does not have.")
         borrowed += counted
         if getattr(borrower, "is_cache", False):
             cached += counted
     _same(refs, borrowed, "has {} references in the pool's books, but {} holders")
     _same(held, cached, "is marked as held by the cache {} times, but the cache holds it {} times")
-    free = np.bincount(np.array(pool._free, dtype=np.int64), minlength=pool.capacity)
+    free = np.bincount(np.array(pool._free, dtype=np.int64), minlength=pool.capacity_pages)
     _same(free, (refs == 0).astype(np.int64), "stands in the free list {} times instead of {}")
     only_cached = int(np.count_nonzero((refs == 1) & (held == 1)))
     if only_cached != pool.n_cached:

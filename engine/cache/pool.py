@@ -73,7 +73,7 @@ class KVPool:
             raise BadRequestValueError("A KV page needs at least one row.", field="page_rows")
         self.spec = spec
         self.page_rows = page_rows
-        self.capacity = capacity_pages
+        self.capacity_pages = capacity_pages
         self.page_bytes = spec.page_bytes(page_rows)
         self._storage = PageMemory(capacity_pages, self.page_bytes)
         self.memory = self._storage.array
@@ -98,7 +98,7 @@ class KVPool:
     def counts(self) -> PoolCounts:
         """Pages by state."""
         free, cached = len(self._free), self._n_cached
-        return PoolCounts(self.capacity, free, cached, self.capacity - free - cached)
+        return PoolCounts(self.capacity_pages, free, cached, self.capacity_pages - free - cached)
 
     def require(self, n: int) -> None:
         """Raise ``PoolExhaustedError`` (with ``missing``) unless ``n`` pages are free."""
@@ -186,7 +186,7 @@ class KVPool:
         """Give the memory back. Raises ``PoolBorrowedError`` while a session or the prefix cache holds pages."""
         if self.closed:
             return
-        borrowed = self.capacity - len(self._free)
+        borrowed = self.capacity_pages - len(self._free)
         if borrowed:
             raise PoolBorrowedError(
                 f"{borrowed} pages of the KV pool are still borrowed ({self._n_cached} of them by the prefix cache "

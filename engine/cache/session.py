@@ -64,7 +64,7 @@ class Session:
         self.closed = False
         pool.borrowers[id(self)] = self
         if self._owns_pool:
-            self._append(pool.allocate(pool.capacity))
+            self._append(pool.allocate(pool.capacity_pages))
 
     @property
     def n_pages(self) -> int:

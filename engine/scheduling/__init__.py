@@ -1,1 +1,1 @@
-""""""
+"""Requests, streams and the scheduler that runs them together: continuous batching over a paged KV pool."""

@@ -1,0 +1,55 @@
+"""Checks of a request before it is queued: what could never run is refused at once, with the value named."""
+
+from __future__ import annotations
+
+import math
+
+from engine.errors import BadRequestValueError, EmptyPromptError, PromptTooLongError
+from engine.scheduling.request import Request, SamplingParams
+
+
+def validate(request: Request, *, n_ctx: int, n_vocab: int, capacity_rows: int) -> None:
+    """Raise a typed error unless ``request`` can run with this context, vocabulary and pool (in rows)."""
+    n = len(request.prompt)
+    if n == 0:
+        raise EmptyPromptError("The prompt is empty: give at least one token.")
+    if request.kind == "generate" and request.max_new < 1:
+        raise BadRequestValueError("max_new must be at least 1.", field="max_new")
+    room = n_ctx - (request.kind == "generate")
+    if n > room:
+        raise PromptTooLongError(
+            f"The prompt has {n} tokens; the context of {n_ctx} leaves room for {room}. Shorten it, or load the model "
+            "with a larger context."
+        )
+    if n > capacity_rows:
+        raise PromptTooLongError(
+            f"The prompt has {n} tokens; the KV pool holds {capacity_rows}. Shorten it, or give the pool more memory."
+        )
+    for field, tokens in (("prompt", request.prompt), ("close_tokens", request.close_tokens)):
+        if any(not 0 <= token < n_vocab for token in (min(tokens, default=0), max(tokens, default=0))):
+            raise BadRequestValueError(f"{field} has token ids outside 0 to {n_vocab - 1}.", field=field)
+    if request.logprobs is not None and not 0 <= request.logprobs <= n_vocab:
+        raise BadRequestValueError(f"logprobs must lie between 0 and {n_vocab}.", field="logprobs")
+    _validate_sampling(request.sampling, n_vocab)
+
+
+def _validate_sampling(sampling: SamplingParams, n_vocab: int) -> None:
+    def check(field: str, good: bool, rule: str) -> None:
+        if not good:
+            raise BadRequestValueError(f"{field} must be {rule}.", field=field)
+
+    finite = math.isfinite
+    check("temperature", finite(sampling.temperature) and sampling.temperature >= 0, "0 or more")
+    check("top_k", sampling.top_k >= 0, "0 (off) or more")
+    check("top_p", 0 < sampling.top_p <= 1, "above 0 and at most 1")
+    check("min_p", 0 <= sampling.min_p <= 1, "between 0 and 1")
+    check(
+        "repetition_penalty",
+        finite(sampling.repetition_penalty) and sampling.repetition_penalty > 0,
+        "above 0",
+    )
+    check("presence_penalty", finite(sampling.presence_penalty), "a finite number")
+    check("frequency_penalty", finite(sampling.frequency_penalty), "a finite number")
+    check("penalty_last_n", sampling.penalty_last_n >= 0, "0 (off) or more")
+    biased = all(0 <= token < n_vocab and not math.isnan(bias) for token, bias in sampling.logit_bias)
+    check("logit_bias", biased, f"pairs of a token id from 0 to {n_vocab - 1} and a number")

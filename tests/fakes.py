@@ -1,0 +1,144 @@
+"""A language model in a few lines, for tests that need the engine but no weights.
+
+``FakeEvaluator`` keeps its history where a real model keeps K and V: in the pool's pages. Before it goes on from a
+page it reads the page back, so that a page that was shared wrongly, written while shared or freed too early is noticed
+as soon as it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from engine.cache.pool import KVSpec
+from engine.cache.session import Session, reserve_all
+from engine.scheduling.request import Request, SamplingParams
+
+SPEC = KVSpec(layers=1, kv_heads=1, head_size=4, dtype="float16")  # 16 bytes a row: two int64
+
+
+def next_hash(before: int, token: int) -> int:
+    """The state after ``token``: any change of history changes all that follows."""
+    return (before * 6364136223846793005 + token + 1442695040888963407) % (1 << 63)
+
+
+def reply(prompt: Sequence[int], n: int, n_vocab: int) -> list[int]:
+    """The first ``n`` tokens that ``FakeEvaluator`` generates for a prompt, stop tokens included."""
+    state, tokens = 0, []
+    for token in prompt:
+        state = next_hash(state, token)
+    for _ in range(n):
+        tokens.append((state >> 20) % n_vocab)
+        state = next_hash(state, tokens[-1])
+    return tokens
+
+
+class WrongPageError(AssertionError):
+    """A page in a block table does not hold the history that it stands for."""
+
+
+class FakeEvaluator:
+    """A deterministic model: the next token is a hash of the whole history. ``on_call``, if set, is called with the
+    name of the method and the sessions before each evaluation and may raise."""
+
+    kv_spec = SPEC
+
+    def __init__(self, *, n_ctx: int = 64, n_vocab: int = 50) -> None:
+        self.n_ctx = n_ctx
+        self.n_vocab = n_vocab
+        self.on_call: Callable[[str, Sequence[Session]], None] | None = None
+        self.prompt_tokens = 0
+        self.generated_rows = 0
+
+    def eval(self, session: Session, tokens: Sequence[int], *, logits: bool = True) -> None:
+        """Read prompt tokens."""
+        self._called("eval", [session])
+        session.reserve(len(tokens))
+        self._write(session, tokens)
+        self.prompt_tokens += len(tokens)
+        session.logits = self._logits(session) if logits else None
+
+    def eval_batch(self, sessions: Sequence[Session], tokens: Sequence[int]) -> None:
+        """One token of each session."""
+        self._called("eval_batch", sessions)
+        reserve_all(sessions)
+        for session, token in zip(sessions, tokens, strict=True):
+            self._write(session, [token])
+            session.logits = self._logits(session)
+        self.generated_rows += len(sessions)
+
+    def sample_batch(
+        self,
+        sessions: Sequence[Session],
+        params: Sequence[SamplingParams],
+        *,
+        masks: Sequence[np.ndarray | None] | None = None,
+    ) -> list[int]:
+        """Greedy within the masks."""
+        self._called("sample_batch", sessions)
+        chosen = []
+        for i, session in enumerate(sessions):
+            logits = session.logits
+            assert logits is not None, "sampled before logits were wanted"
+            mask = None if masks is None else masks[i]
+            chosen.append(int(np.argmax(logits if mask is None else np.where(mask, logits, -np.inf))))
+            session.n_drawn += 1
+        return chosen
+
+    def _called(self, name: str, sessions: Sequence[Session]) -> None:
+        if self.on_call is not None:
+            self.on_call(name, sessions)
+
+    def _rows(self, session: Session, page: int) -> np.ndarray:
+        return session.pool.memory[page].view(np.int64).reshape(session.pool.page_rows, 2)
+
+    def _write(self, session: Session, tokens: Sequence[int]) -> None:
+        state, rows = self._verified_state(session), session.pool.page_rows
+        for position, token in enumerate(tokens, start=session.n_past):
+            page = int(session.block_table[position // rows])
+            if session.pool.refs[page] != 1:
+                raise WrongPageError(f"page {page} is written while {session.pool.refs[page]} share it")
+            state = next_hash(state, token)
+            self._rows(session, page)[position % rows] = (token, state)
+        session.advance(list(tokens))
+
+    def _verified_state(self, session: Session) -> int:
+        """The state after the session's tokens, as its pages tell it."""
+        state, rows = 0, session.pool.page_rows
+        for position, token in enumerate(session.tokens):
+            state = next_hash(state, token)
+            found = self._rows(session, int(session.block_table[position // rows]))[position % rows]
+            if tuple(found) != (token, state):
+                raise WrongPageError(f"position {position} should hold token {token}, its page holds {tuple(found)}")
+        if len(session.tokens) != session.n_past:
+            raise WrongPageError(f"{len(session.tokens)} tokens, but n_past is {session.n_past}")
+        return state
+
+    def _logits(self, session: Session) -> np.ndarray:
+        state = self._verified_state(session)
+        logits = np.zeros(self.n_vocab, dtype=np.float32)
+        logits[(state >> 20) % self.n_vocab] = 4.0
+        logits[(state >> 40) % self.n_vocab] += 2.0
+        return logits
+
+
+class FakeText:
+    """Every token is the text ``<token>``; ``stop_strings`` may name one such token, which is not shown."""
+
+    def __init__(self, request: Request) -> None:
+        self._stops = set(request.stop_strings)
+        self.n_kept = 0
+        self._stopped = False
+
+    def push(self, token: int) -> tuple[str, bool]:
+        """The token's text, unless it is a stop string."""
+        if f"<{token}>" in self._stops:
+            self._stopped = True
+            return "", True
+        self.n_kept += 1
+        return f"<{token}>", False
+
+    def flush(self) -> str:
+        """Nothing is held back."""
+        return ""
