@@ -85,12 +85,13 @@ def _fetch(identifier: str) -> int:
     here = find(model)
     if here is None:
         cancel = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: cancel.set())
+        before = signal.signal(signal.SIGTERM, lambda *_: cancel.set())
         line = ProgressLine(model.name, sys.stderr)
         try:
             here = fetch(model, progress=line, cancel=cancel)
         finally:
             line.close()
+            signal.signal(signal.SIGTERM, before)
     sys.stdout.write(f"{here}\n")
     return 0
 
