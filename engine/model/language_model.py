@@ -63,6 +63,7 @@ class LanguageModel:
         self._rows = np.arange(MAX_ROWS, dtype=np.int32)
         self._one_owner = np.zeros(MAX_ROWS, np.int32)
         self._flat_pool: KVPool | None = None
+        self._renderer: ChatRenderer | None = None
 
     def new_pool(self, *, capacity_pages: int | None = None, page_rows: int = PAGE_ROWS) -> KVPool:
         """A pool for this model's sessions; None takes the default budget."""
@@ -244,16 +245,27 @@ class LanguageModel:
             raise
         return session
 
+    @property
+    def threads(self) -> int:
+        """How many threads compute."""
+        return self.executor.threads
+
+    def set_threads(self, threads: int) -> None:
+        """Change how many threads compute; results do not change."""
+        self.executor.set_threads(threads)
+
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer, built from the file at first use."""
         return Tokenizer.from_metadata(self.file.metadata)
 
     def renderer(self) -> ChatRenderer:
-        """A renderer of this model's chat template."""
+        """The renderer of this model's chat template; it ends with the model."""
         from engine.text.chat import ChatRenderer
 
-        return ChatRenderer.from_metadata(self.file.metadata, self.tokenizer)
+        if self._renderer is None:
+            self._renderer = ChatRenderer.from_metadata(self.tokenizer, self.file.metadata)
+        return self._renderer
 
     def encode_prompt(self, text: str) -> list[int]:
         """Ids of plain ``text``, with a beginning-of-sequence token where the model wants one."""
@@ -266,6 +278,8 @@ class LanguageModel:
     def close(self) -> None:
         """Give weights, memory and threads back. Sessions must have been released."""
         self.executor.close()
+        if self._renderer is not None:
+            self._renderer.close()
         if self._flat_pool is not None:
             self._flat_pool.close()
         self.file.close()
