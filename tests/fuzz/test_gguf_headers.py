@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ModelFileError
-from tests.fuzz import gguf_build, gguf_headers, gguf_mutate
+from tests.fuzz import gguf_headers, gguf_mutate
 
 HERE = "tests.fuzz.test_gguf_headers"
 
@@ -33,17 +33,19 @@ def test_cases_are_the_same_every_time() -> None:
 
 def _sound(path: Path) -> bool:
     """True for the first file that a child loads, before its cases begin."""
-    return path.read_bytes() == gguf_build.small().bytes()
+    return path.read_bytes() == gguf_headers.sources()[-1].bytes()
 
 
 def crash(path: Path) -> None:
     """A loader that fails with an untyped error."""
-    raise IndexError(path.name)
+    if not _sound(path):
+        raise IndexError(path.name)
 
 
 def nameless(path: Path) -> None:
     """A loader whose error names no field."""
-    raise ModelFileError(f"Something is wrong with {path.name}.")
+    if not _sound(path):
+        raise ModelFileError(f"Something is wrong with {path.name}.")
 
 
 def hungry(path: Path) -> None:
@@ -82,3 +84,13 @@ def test_the_target_notices_bad_endings(loader: str, options: dict[str, Any], wo
     for number, line in enumerate(outcome.failures):
         assert line.startswith(f"case {number}")
         assert words in line
+
+
+def refuse(path: Path) -> None:
+    """A loader that refuses everything, which would make any run look well."""
+    raise ModelFileError("No.", field="everything")
+
+
+def test_the_target_insists_that_a_sound_file_loads() -> None:
+    with pytest.raises(RuntimeError, match="a sound file did not load: model_file everything"):
+        gguf_headers.run(2, seed=1, load_name=f"{HERE}:refuse")
