@@ -45,7 +45,8 @@ class Palette:
     Surfaces: ``background`` (chat area), ``panel`` (docks, sidebar, composer), ``raised`` (cards, code, inputs),
     ``line`` (borders), ``hover`` and ``pressed`` (ghost buttons, rows). Text: ``text``, ``muted``, ``faint``,
     ``on_accent``. States: ``active`` (= ``accent``), ``shared``, ``cached``, ``prefill``, ``pinned``, ``diverged``
-    (= evicted, danger), ``free``, ``ok``. ``*_soft`` are the same colours as quiet backgrounds for text.
+    (= evicted, danger), ``free``, ``ok``. ``*_soft`` are the same colours as quiet backgrounds for text,
+    ``*_area`` as the filled areas of plots.
     ``accent_fill`` is the face of a primary button, dark enough for white text.
     """
 
@@ -79,6 +80,8 @@ class Palette:
     prefill_soft: str
     pinned_soft: str
     diverged_soft: str
+    active_area: str
+    cached_area: str
     scroll: str
     scroll_hover: str
 
@@ -124,6 +127,8 @@ def _palette(base: Base) -> Palette:
         prefill_soft=mix(base.prefill, base.panel, soft),
         pinned_soft=mix(base.pinned, base.panel, soft),
         diverged_soft=mix(base.diverged, base.panel, soft),
+        active_area=mix(base.accent, base.panel, 0.66 if base.dark else 0.74),
+        cached_area=mix(base.cached, base.panel, 0.58),
         scroll=mix(base.muted, base.panel, 0.34),
         scroll_hover=mix(base.muted, base.panel, 0.62),
     )

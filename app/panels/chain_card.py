@@ -1,0 +1,118 @@
+"""The card of the selected chain: what it is, what a release would do, Release and Pin."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
+
+from app.panels.parts import label, strong
+from app.panels.words import clock, count, duration, release_button, release_preview, release_result
+from app.theme import icon
+from engine.port import ChainInfo, ReleaseReport
+
+
+class ChainCard(QFrame):
+    """Shows one of: a chain with its dry run, the dry run of releasing all, or the outcome of a release.
+
+    Signals:
+        release_asked: the person confirmed the release that the card describes.
+        pin_asked(pinned): pin or unpin the chain shown.
+        chat_asked: show the chat that the chain comes from.
+        dismissed: the card was closed.
+    """
+
+    release_asked = Signal()
+    pin_asked = Signal(bool)
+    chat_asked = Signal()
+    dismissed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("surface", "card")
+        self.setAccessibleName("Selected chain")
+        self.title = label(role="heading", wrap=True)
+        self.facts = label(role="muted", wrap=True)
+        self.sentence = label(wrap=True)
+        self.sentence.setTextFormat(Qt.TextFormat.RichText)
+        self.release = QPushButton("Release")
+        self.release.setProperty("variant", "primary")
+        self.pin = QPushButton(icon("pin", "muted"), "Pin")
+        self.pin.setCheckable(True)
+        self.chat = QPushButton("Show chat")
+        self.dismiss = QPushButton("Close")
+        self.dismiss.setProperty("variant", "ghost")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 10, 12, 12)
+        column.setSpacing(4)
+        for part in (self.title, self.facts, self.sentence):
+            column.addWidget(part)
+        row = QHBoxLayout()
+        row.setContentsMargins(0, 4, 0, 0)
+        row.setSpacing(6)
+        for button in (self.release, self.pin, self.chat, self.dismiss):
+            button.setAccessibleName(button.text())
+            row.addWidget(button)
+        row.addStretch(1)
+        column.addLayout(row)
+        self.release.clicked.connect(self.release_asked)
+        self.pin.clicked.connect(self.pin_asked)
+        self.chat.clicked.connect(self.chat_asked)
+        self.dismiss.clicked.connect(self.dismissed)
+        self.hide()
+
+    def show_chain(self, chain: ChainInfo, chat: str, own_tokens: int, now: float) -> None:
+        """Describe a chain; its dry run follows with ``show_preview``."""
+        self.title.setText(" · ".join(part for part in (chat, chain.label) if part) or f"Chain {chain.id}")
+        here = f"{count(own_tokens, 'token')} here, {chain.n_tokens:,} with its prefix"
+        used = f"hit {chain.hits:,} × · last {duration(now - chain.last_hit)} ago" if chain.last_hit else "never hit"
+        self._set_facts(f"{here}\n{used} · born {clock(chain.born)}")
+        self.pin.setChecked(chain.pinned)
+        self.pin.setText("Unpin" if chain.pinned else "Pin")
+        self.pin.setAccessibleName(self.pin.text())
+        self._buttons(release=True, pin=True, chat=bool(chain.chat), dismiss=False)
+        self.show()
+
+    def show_all(self, n_chains: int) -> None:
+        """Describe the release of all chains."""
+        self.title.setText("Release all chains")
+        self._set_facts(f"{count(n_chains, 'chain')} would leave the prefix cache")
+        self._buttons(release=True, pin=False, chat=False, dismiss=True)
+        self.dismiss.setText("Cancel")
+        self.show()
+
+    def show_preview(self, report: ReleaseReport | None) -> None:
+        """The dry run of what the card describes; None while it is being worked out."""
+        self.release.setEnabled(report is not None)
+        if report is None:
+            self.sentence.setText("Working out what a release would free …")
+            self.release.setText("Release")
+        else:
+            self.sentence.setText(strong(release_preview(report)))
+            self.release.setText(release_button(report))
+        self.release.setAccessibleName(self.release.text())
+
+    def show_outcome(self, title: str, report: ReleaseReport) -> None:
+        """What a release did."""
+        self.title.setText(title)
+        self._set_facts("")
+        self.sentence.setText(strong(release_result(report)))
+        self._buttons(release=False, pin=False, chat=False, dismiss=True)
+        self.dismiss.setText("Close")
+        self.show()
+
+    def show_error(self, sentence: str) -> None:
+        """Why the engine refused."""
+        self._set_facts("")
+        self.sentence.setText(strong(sentence))
+        self._buttons(release=False, pin=False, chat=False, dismiss=True)
+        self.dismiss.setText("Close")
+        self.show()
+
+    def _set_facts(self, text: str) -> None:
+        self.facts.setText(text)
+        self.facts.setVisible(bool(text))
+
+    def _buttons(self, *, release: bool, pin: bool, chat: bool, dismiss: bool) -> None:
+        wanted = ((self.release, release), (self.pin, pin), (self.chat, chat), (self.dismiss, dismiss))
+        for button, shown in wanted:
+            button.setVisible(shown)

@@ -1,0 +1,153 @@
+"""The Engine dock: pool pages, steps and speed over time, from one minute to one hour.
+
+Every step is added to a ``StepHistory``; painting happens at most eight times a second, only while the dock is
+visible, not paused, and something changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QDockWidget, QWidget
+
+from app.panels.asks import Bridge
+from app.panels.engine_view import EngineView
+from app.panels.history import RANGES, Series, StepHistory
+from app.panels.parts import DockTitleBar, ElidedLabel, Lamp, Segments, tool_button
+from app.panels.words import count
+from app.theme import icon
+from engine.port import EngineState
+from engine.scheduling.events import StepReport
+
+_FRAME_MS, _IDLE_FRAMES = 125, 8
+
+
+class EngineDock(QDockWidget):
+    """The instrument on the engine's work.
+
+    ``chat_title`` turns a chat's id into the name that people see; ``clock`` gives Unix seconds.
+    """
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        parent: QWidget | None = None,
+        *,
+        chat_title: Callable[[str], str] = str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__("Engine", parent)
+        self.setObjectName("EngineDock")
+        self.history = StepHistory()
+        self._clock = clock
+        self._chat_title = chat_title
+        self._range_s = RANGES[0][1]
+        self._shown_steps = -1
+        self._idle_frames = 0
+        self.frames = 0
+        self.view = EngineView(chat_title)
+        self.setWidget(self.view)
+        self._build_bar()
+        self._timer = QTimer(self)
+        self._timer.setInterval(_FRAME_MS)
+        self._timer.timeout.connect(self._tick)
+        bridge.step.connect(self._on_step)
+        bridge.state.connect(self._on_state)
+        self.view.mode_changed.connect(self._paint)
+
+    def _build_bar(self) -> None:
+        self.bar = DockTitleBar(self, "Engine")
+        self.lamp, self.now = Lamp(), ElidedLabel("", "caption")
+        self.ranges = Segments("Range", [words for words, _ in RANGES])
+        self.ranges.chosen.connect(self._on_range)
+        self.pause = tool_button("pause", "Pause the plots (the engine goes on)", checkable=True)
+        self.pause.toggled.connect(self._on_pause)
+        for part in (self.lamp, self.now):
+            self.bar.middle.addWidget(part, 1 if part is self.now else 0)
+        self.bar.middle.addWidget(self.ranges)
+        self.bar.middle.addWidget(self.pause)
+        self.setTitleBarWidget(self.bar)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the picture is held still."""
+        return self.pause.isChecked()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._shown_steps = -1
+        self._timer.start()
+        QTimer.singleShot(0, self, self._paint_if_running)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._timer.stop()
+
+    def _on_step(self, report: StepReport) -> None:
+        self.history.append(report)
+
+    def _on_state(self, state: EngineState) -> None:
+        if state.stage in ("loading", "empty", "closed"):
+            self.history.clear()
+            self._shown_steps = -1
+        if state.stage != "ready":
+            words = f"{state.stage} {state.detail}".strip()
+            self.now.setText({"empty": "no model loaded"}.get(state.stage, words))
+
+    def _on_range(self, index: int) -> None:
+        self._range_s = RANGES[index][1]
+        self._paint()
+
+    def _on_pause(self, paused: bool) -> None:
+        words = "Go on" if paused else "Pause the plots (the engine goes on)"
+        self.pause.setIcon(icon("play" if paused else "pause"))
+        self.pause.setToolTip(words)
+        self.pause.setAccessibleName(words)
+        self.view.set_held(paused)
+        if not paused:
+            self._paint()
+
+    def _tick(self) -> None:
+        """Eight times a second: paint when there were steps; once a second while old ones scroll away."""
+        if self.paused:
+            return
+        if self.history.n_steps != self._shown_steps:
+            self._idle_frames = 0
+            self._paint()
+            return
+        self._idle_frames += 1
+        last = self.history.last
+        moving = last is not None and self._clock() - last.started < self._range_s + 2
+        if moving and self._idle_frames % _IDLE_FRAMES == 0:
+            self._paint()
+
+    def _paint_if_running(self) -> None:
+        if not self.paused:
+            self._paint()
+
+    def _paint(self) -> None:
+        if not self.isVisible():
+            return
+        now = self._clock()
+        self._shown_steps = self.history.n_steps
+        self.frames += 1
+        series = self.history.series(self._range_s, now)
+        self.view.show_history(self.history, series, self._range_s)
+        self._say_now(series, now)
+
+    def _say_now(self, series: Series, now: float) -> None:
+        self.lamp.set_state(self.history.imbalance if self.history.last is not None else None)
+        last = self.history.last
+        if last is None:
+            return
+        decoding = sum(1 for s in last.streams if s.phase == "decoding")
+        reading = sum(1 for s in last.streams if s.phase == "prefilling")
+        if not last.streams or now - last.started > 2.0:
+            self.now.setText(f"idle · {count(last.step, 'step')} so far")
+            return
+        speed = self.history.tokens_per_s(now)
+        parts = [f"{decoding} decoding", f"{reading} reading" if reading else "", f"queue {last.queued}"]
+        self.now.setText(" · ".join([p for p in parts if p] + [f"{speed:,.0f} tok/s"]))

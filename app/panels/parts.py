@@ -1,0 +1,214 @@
+"""Small pieces that the docks share: their title bar, a lamp, section headers, a row of segments."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QButtonGroup,
+    QDockWidget,
+    QHBoxLayout,
+    QLabel,
+    QSizePolicy,
+    QToolButton,
+    QWidget,
+)
+
+from app.theme import Theme, icon
+
+
+def label(text: str = "", role: str = "", *, wrap: bool = False) -> QLabel:
+    """A text label with a role of the stylesheet."""
+    made = QLabel(text)
+    made.setTextFormat(Qt.TextFormat.PlainText)
+    if role:
+        made.setProperty("role", role)
+    made.setWordWrap(wrap)
+    return made
+
+
+def strong(sentence: str, pattern: str = r"\d[\d,]*(?: (?:pages?|stay(?:s|ed)?))?") -> str:
+    """The sentence as rich text with its figures in semibold."""
+    return re.sub(pattern, lambda m: semibold(m.group(0)), html.escape(sentence))
+
+
+def semibold(escaped: str) -> str:
+    """Escaped text in the weight that the window uses for emphasis."""
+    return f'<span style="font-weight:600">{escaped}</span>'
+
+
+def tool_button(name: str, words: str, *, checkable: bool = False) -> QToolButton:
+    """A small icon button; its words are tooltip and accessible name."""
+    button = QToolButton()
+    button.setIcon(icon(name))
+    button.setIconSize(QSize(16, 16))
+    button.setToolTip(words)
+    button.setAccessibleName(words)
+    button.setCheckable(checkable)
+    return button
+
+
+class ElidedLabel(QLabel):
+    """A one-line label that is cut with an ellipsis and never forces its dock to be wide."""
+
+    def __init__(self, text: str = "", role: str = "") -> None:
+        super().__init__(text)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        if role:
+            self.setProperty("role", role)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(24, super().minimumSizeHint().height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setFont(self.font())
+        painter.setPen(self.palette().color(self.foregroundRole()))
+        text = QFontMetrics(self.font()).elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
+        painter.drawText(self.rect(), self.alignment() | Qt.AlignmentFlag.AlignVCenter, text)
+        painter.end()
+
+
+class Lamp(QWidget):
+    """The integrity lamp: a green dot while the pool's books balance, a red one with a mark when they do not."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._problem: str | None = None
+        self.setFixedSize(14, 14)
+        self.set_state(None)
+        Theme.current().changed.connect(self.update)
+
+    @property
+    def problem(self) -> str | None:
+        """None: nothing known yet; empty: all is well; else what is wrong."""
+        return self._problem
+
+    def set_state(self, problem: str | None) -> None:
+        """Show that nothing is known (None), that the books balance (empty), or what is wrong."""
+        if problem == self._problem and self.toolTip():
+            return
+        self._problem = problem
+        if problem is None:
+            words = "Pool: no model is loaded"
+        else:
+            words = problem or "Pool: free + cached + referenced pages add up to its capacity"
+        self.setToolTip(words)
+        self.setAccessibleName("Integrity lamp")
+        self.setAccessibleDescription(words)
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = Theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        center = QPointF(self.rect().center()) + QPointF(0.5, 0.5)
+        painter.setPen(Qt.PenStyle.NoPen)
+        if self._problem:
+            painter.setBrush(theme.color("diverged"))
+            painter.drawEllipse(center, 6.5, 6.5)
+            painter.setPen(QPen(theme.color("on_accent"), 1.6, c=Qt.PenCapStyle.RoundCap))
+            painter.drawLine(center - QPointF(0, 3.2), center + QPointF(0, 0.6))
+            painter.drawPoint(center + QPointF(0, 3.2))
+        else:
+            painter.setBrush(theme.color("free" if self._problem is None else "ok"))
+            painter.drawEllipse(center, 4, 4)
+        painter.end()
+
+
+class Swatch(QWidget):
+    """A legend's coloured mark, painted by ``draw(painter, box, theme)``."""
+
+    def __init__(self, draw: Callable[[QPainter, QRectF, Theme], None], side: int = 10) -> None:
+        super().__init__()
+        self._draw = draw
+        self.setFixedSize(side, side)
+        Theme.current().changed.connect(self.update)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._draw(painter, QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), Theme.current())
+        painter.end()
+
+
+class SectionHeader(QWidget):
+    """A section's name on the left, its figures on the right."""
+
+    def __init__(self, title: str, figures: str = "") -> None:
+        super().__init__()
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(label(title, "heading"))
+        self.figures = ElidedLabel(figures, "caption")
+        self.figures.setAlignment(Qt.AlignmentFlag.AlignRight)
+        row.addWidget(self.figures, 1)
+        self.row = row
+
+
+class Segments(QWidget):
+    """A row of exclusive choices.
+
+    Signals:
+        chosen(index): the person chose another one.
+    """
+
+    chosen = Signal(int)
+
+    def __init__(self, name: str, words: Sequence[str], current: int = 0) -> None:
+        super().__init__()
+        self.setAccessibleName(name)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(2)
+        self._group = QButtonGroup(self)
+        for number, text in enumerate(words):
+            button = QToolButton()
+            button.setText(text)
+            button.setAccessibleName(f"{name}: {text}")
+            button.setProperty("variant", "segment")
+            button.setCheckable(True)
+            button.setChecked(number == current)
+            self._group.addButton(button, number)
+            row.addWidget(button)
+        self._group.idClicked.connect(self.chosen)
+
+    def button(self, index: int) -> QAbstractButton:
+        """One of the buttons."""
+        return self._group.button(index)
+
+    def set_current(self, index: int) -> None:
+        """Check one of them without telling anyone."""
+        self._group.button(index).setChecked(True)
+
+
+class DockTitleBar(QWidget):
+    """A dock's own title bar: name, whatever the dock adds, float and close."""
+
+    def __init__(self, dock: QDockWidget, title: str) -> None:
+        super().__init__(dock)
+        self.setProperty("surface", "bar")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._outer = QHBoxLayout(self)
+        self._outer.setContentsMargins(16, 8, 8, 4)
+        self._outer.setSpacing(8)
+        self._outer.addWidget(label(title, "title"))
+        self.middle = QHBoxLayout()
+        self.middle.setSpacing(8)
+        self._outer.addLayout(self.middle, 1)
+        self.float_button = tool_button("float", f"Float or dock {title}")
+        self.close_button = tool_button("close", f"Hide {title}")
+        self.float_button.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
+        self.close_button.clicked.connect(dock.close)
+        for button in (self.float_button, self.close_button):
+            self._outer.addWidget(button)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(120, super().minimumSizeHint().height())

@@ -1,0 +1,202 @@
+"""The plots over time: pool pages stacked up to the pool's capacity, tokens per second with the queue.
+
+Both are drawn from one ``Series``. They paint only when ``show_series`` is called, which the dock does while visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QEvent, QPointF, Qt, Signal
+from PySide6.QtGui import QFont, QPen
+from PySide6.QtWidgets import QWidget
+
+from app.panels.history import Series
+from app.panels.words import shorten
+from app.theme import Theme
+from engine.scheduling.events import Eviction
+
+
+class TimePlot(pg.PlotWidget):
+    """A calm plot whose x axis is seconds before now: a few quiet grid lines, labels at both ends, no buttons.
+
+    Signals:
+        inspected(index): the cursor is over this column of the series; -1 when it left.
+    """
+
+    inspected = Signal(int)
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent, enableMenu=False)
+        self.setAccessibleName(name)
+        self.setFrameShape(pg.PlotWidget.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setMinimumSize(120, 60)
+        self.series: Series | None = None
+        item = self.plotItem
+        item.hideButtons()
+        item.hideAxis("left")
+        item.setMouseEnabled(False, False)
+        item.layout.setContentsMargins(0, 0, 0, 0)
+        item.getViewBox().setDefaultPadding(0)
+        item.disableAutoRange()
+        self._axis = item.getAxis("bottom")
+        self._axis.setStyle(tickLength=0, tickTextOffset=3, autoReduceTextSpace=False, hideOverlappingLabels=False)
+        self._axis.setHeight(18)
+        self._grid = [pg.InfiniteLine(angle=0, movable=False) for _ in range(4)]
+        self._cursor = pg.InfiniteLine(angle=90, movable=False)
+        for line in (*self._grid, self._cursor):
+            item.addItem(line, ignoreBounds=True)
+        self._cursor.setZValue(20)
+        self._cursor.hide()
+        self._top = 1.0
+        Theme.current().changed.connect(self.recolor)
+
+    def recolor(self) -> None:
+        """Take the theme's colours."""
+        theme = Theme.current()
+        self.setBackground(theme.color("panel"))
+        for line in self._grid:
+            line.setPen(pg.mkPen(theme.color("line"), width=1))
+        self._cursor.setPen(pg.mkPen(theme.color("muted"), width=1))
+        self._axis.setPen(pg.mkPen(None))
+        self._axis.setTextPen(theme.color("muted"))
+        font: QFont = theme.font("caption")
+        self._axis.setStyle(tickFont=font)
+
+    def set_range(self, range_s: float, top: float) -> None:
+        """Fix the axes: ``range_s`` seconds up to now, 0 to ``top``."""
+        self._top = max(top, 1e-9)
+        box = self.plotItem.getViewBox()
+        box.setRange(xRange=(-range_s, 0), yRange=(0, self._top * 1.02), padding=0, disableAutoRange=True)
+        for number, line in enumerate(self._grid):
+            line.setValue(self._top * number / 3)
+        words = f"−{range_s:.0f} s" if range_s <= 60 else f"−{range_s / 60:.0f} min"
+        self._axis.setTicks([[(-range_s * 0.965, words), (-range_s * 0.025, "now")]])
+
+    def column_at(self, x: float) -> int:
+        """The column of the series at ``x`` seconds before now (negative), -1 without one."""
+        if self.series is None or not len(self.series.at):
+            return -1
+        index = int(np.searchsorted(self.times, x))
+        return min(index, len(self.series.at) - 1)
+
+    @property
+    def times(self) -> np.ndarray:
+        """Each column's end in seconds before the last one's."""
+        assert self.series is not None
+        return self.series.at - self.series.at[-1]
+
+    def mouseMoveEvent(self, event) -> None:  # type: ignore[no-untyped-def]
+        super().mouseMoveEvent(event)
+        self._inspect(self.plotItem.getViewBox().mapSceneToView(QPointF(event.position())).x())
+
+    def _inspect(self, x: float) -> None:
+        index = self.column_at(x)
+        self._cursor.setVisible(index >= 0)
+        if index >= 0:
+            self._cursor.setValue(float(self.times[index]))
+        self.inspected.emit(index)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        super().leaveEvent(event)
+        self._cursor.hide()
+        self.inspected.emit(-1)
+
+
+class PoolPlot(TimePlot):
+    """Referenced and cached pages as a stack; the space above it up to the top line is free. Evictions are marked."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Pool: referenced, cached and free pages over time", parent)
+        self._cached = pg.PlotCurveItem(fillLevel=0, antialias=True)
+        self._referenced = pg.PlotCurveItem(fillLevel=0, antialias=True)
+        self._marks = pg.PlotCurveItem(connect="pairs")
+        self._label = pg.TextItem(anchor=(1, 0))
+        for curve in (self._cached, self._referenced, self._marks, self._label):
+            self.plotItem.addItem(curve, ignoreBounds=True)
+        self._label.setZValue(15)
+        self._label.hide()
+        self.recolor()
+
+    def recolor(self) -> None:
+        super().recolor()
+        theme = Theme.current()
+        for curve, token in ((self._cached, "cached"), (self._referenced, "active")):
+            curve.setPen(pg.mkPen(theme.color(token), width=1.2))
+            curve.setBrush(theme.color(f"{token}_area"))
+        marks = pg.mkPen(theme.color("diverged"), width=1.2, style=Qt.PenStyle.DashLine)
+        self._marks.setPen(marks)
+        self._label.setColor(theme.color("muted"))
+        self._label.setFont(theme.font("caption"))
+
+    def show_series(self, series: Series, range_s: float, evictions: Sequence[Eviction], names: dict[str, str]) -> None:
+        """Paint a series; ``names`` turns an eviction's chat into the name that people see."""
+        self.series = series
+        known = np.flatnonzero(np.isfinite(series.capacity))
+        capacity = float(series.capacity[known].max()) if len(known) else 1.0
+        self.set_range(range_s, capacity)
+        times = self.times[known]
+        self._referenced.setData(times, series.referenced[known])
+        self._cached.setData(times, (series.referenced + series.cached)[known])
+        now = float(series.at[-1])
+        at = np.repeat([e.at - now for e in evictions], 2)
+        self._marks.setData(at, np.tile([0.0, capacity], len(evictions)))
+        self._label.setVisible(bool(evictions))
+        if evictions:
+            last = evictions[-1]
+            x = last.at - now
+            self._label.setText(f"evict {last.pages:,} · {shorten(names.get(last.chat, last.chat) or last.label, 24)}")
+            self._label.setAnchor((1, 0) if x > -range_s * 0.55 else (0, 0))
+            self._label.setPos(x, capacity)
+
+
+class SpeedPlot(TimePlot):
+    """Generated tokens per second as an area, the queue's length as a dashed line on its own scale."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("Speed: generated tokens per second and queue length over time", parent)
+        self._tokens = pg.PlotCurveItem(fillLevel=0, antialias=True)
+        self._queue = pg.PlotCurveItem(stepMode="right", antialias=False)
+        for curve in (self._tokens, self._queue):
+            self.plotItem.addItem(curve, ignoreBounds=True)
+        self.recolor()
+
+    def recolor(self) -> None:
+        super().recolor()
+        theme = Theme.current()
+        self._tokens.setPen(pg.mkPen(theme.color("active"), width=1.4))
+        self._tokens.setBrush(theme.color("active", 0.18))
+        pen: QPen = pg.mkPen(theme.color("prefill"), width=1.2, style=Qt.PenStyle.DashLine)
+        self._queue.setPen(pen)
+
+    def show_series(self, series: Series, range_s: float) -> None:
+        """Paint a series."""
+        self.series = series
+        speed = smooth(series.tokens_per_s, max(1, round(1.0 / series.width_s)))
+        top = nice_top(float(speed.max(initial=0.0)))
+        self.set_range(range_s, top)
+        self._tokens.setData(self.times, speed)
+        queue_top = max(4.0, float(series.queued.max(initial=0.0)))
+        shown = bool(series.queued.any())
+        self._queue.setVisible(shown)
+        if shown:
+            self._queue.setData(self.times, series.queued / queue_top * top)
+
+
+def smooth(values: np.ndarray, n: int) -> np.ndarray:
+    """Means over the last ``n`` values, float64 of the same length."""
+    if n <= 1:
+        return values
+    sums = np.cumsum(np.concatenate([np.zeros(n), values]))
+    return (sums[n:] - sums[:-n]) / n
+
+
+def nice_top(value: float) -> float:
+    """The axis end for a largest value: 1, 1.5, 2, 3, 4, 5 or 8 times a power of ten."""
+    if value <= 0:
+        return 10.0
+    power = 10.0 ** np.floor(np.log10(value))
+    return float(next((f * power for f in (1, 1.5, 2, 3, 4, 5, 8, 10) if f * power >= value * 1.02), 15 * power))

@@ -1,0 +1,233 @@
+"""The step plot: a column per engine step, or per stretch of time.
+
+In a column the blocks below are the streams of the batched decode (as many blocks as the batch is wide, each in its
+stream's colour), the orange block above is prompt tokens read. The height is milliseconds, or rows of the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.panels.history import Recent, Series
+from app.panels.plots import nice_top
+from app.panels.words import milliseconds, shorten
+from app.theme import Theme
+from app.theme.tokens import mix
+
+COLUMN = 6
+_AXIS, _TOP = 18, 6
+_PREFILL_ROWS = 0.32
+"""In the batch view a full prompt chunk takes this share of the height: its tokens have a scale of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A run of steps in which prompts were read while others waited to decode."""
+
+    first: int
+    last: int
+    prefill_us: float
+    reader: int
+
+
+class StepsPlot(QWidget):
+    """Columns of steps.
+
+    Signals:
+        inspected(index): the cursor is over this column of what is shown; -1 when it left.
+    """
+
+    inspected = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.recent: Recent | None = None
+        self.series: Series | None = None
+        self._names: dict[int, str] = {}
+        self._by_time = True
+        self._under = -1
+        self.setMouseTracking(True)
+        self.setMinimumSize(120, 60)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+        self.setAccessibleName("Steps: batch width and prompt chunks")
+        Theme.current().changed.connect(self.update)
+
+    def sizeHint(self) -> QSize:
+        return QSize(320, 140)
+
+    @property
+    def n_columns(self) -> int:
+        """How many steps fit."""
+        return max(8, self.width() // COLUMN)
+
+    def show_recent(self, recent: Recent, names: dict[int, str], *, by_time: bool) -> None:
+        """Show single steps; ``by_time``: height is milliseconds, else rows of the batch."""
+        self.recent, self.series, self._names, self._by_time = recent, None, names, by_time
+        self.update()
+
+    def show_series(self, series: Series) -> None:
+        """Show stretches of time: the widest batch of each and the share of time spent on prompts."""
+        self.recent, self.series = None, series
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        area = QRectF(0, _TOP, self.width(), self.height() - _AXIS - _TOP)
+        theme = Theme.current()
+        painter.setPen(QPen(theme.color("line"), 1))
+        for number in range(4):
+            y = round(area.top() + area.height() * number / 3) + 0.5
+            painter.drawLine(QPointF(0, y), QPointF(self.width(), y))
+        painter.setFont(theme.font("caption"))
+        if self.recent is not None and len(self.recent.step):
+            self._paint_recent(painter, area, self.recent)
+        elif self.series is not None:
+            self._paint_series(painter, area, self.series)
+        painter.end()
+
+    def _paint_recent(self, painter: QPainter, area: QRectF, recent: Recent) -> None:
+        decode, prefill, top = heights(recent, by_time=self._by_time)
+        left = area.right() - len(decode) * COLUMN
+        colors = slot_colors()
+        painter.setPen(Qt.PenStyle.NoPen)
+        for number in range(len(decode)):
+            x = left + number * COLUMN
+            y = self._paint_batch(painter, area, x, decode[number] / top, recent.slots[number], colors)
+            tall = prefill[number] / top * area.height()
+            if tall > 0:
+                painter.fillRect(
+                    QRectF(x, y - max(1.5, tall), COLUMN - 1, max(1.5, tall)), Theme.current().color("prefill")
+                )
+        self._paint_cursor(painter, area, left, COLUMN)
+        self._paint_words(painter, area, f"step {int(recent.step[0]):,}", f"step {int(recent.step[-1]):,}")
+        unit = milliseconds(top) if self._by_time else f"{int(top):,} rows"
+        self._paint_stall(painter, area, recent, prefill, left, unit)
+
+    def _paint_batch(
+        self, painter: QPainter, area: QRectF, x: float, share: float, slots: bytes, colors: list[QBrush]
+    ) -> float:
+        """One column's decode blocks from the bottom up; returns the y of their top."""
+        y = area.bottom()
+        if not slots:
+            return y
+        block = share * area.height() / len(slots)
+        gap = 1.0 if block >= 4 else 0.0
+        for slot in slots:
+            painter.fillRect(QRectF(x, y - block + gap, COLUMN - 1, block - gap), colors[slot % len(colors)])
+            y -= block
+        return y
+
+    def _paint_series(self, painter: QPainter, area: QRectF, series: Series) -> None:
+        theme = Theme.current()
+        n = len(series.at)
+        pitch = area.width() / n
+        top = max(4.0, float(series.width.max(initial=0.0)))
+        painter.setPen(Qt.PenStyle.NoPen)
+        active, prefill = theme.color("active"), theme.color("prefill")
+        wide = max(1.0, pitch - (1 if pitch > 3 else 0))
+        for number in np.flatnonzero((series.width > 0) | (series.prefill_share > 0)):
+            x = area.left() + number * pitch
+            tall = series.width[number] / top * (1 - _PREFILL_ROWS) * area.height()
+            orange = series.prefill_share[number] * _PREFILL_ROWS * area.height()
+            painter.fillRect(QRectF(x, area.bottom() - tall, wide, tall), active)
+            if orange > 0:
+                painter.fillRect(QRectF(x, area.bottom() - tall - max(1.5, orange), wide, max(1.5, orange)), prefill)
+        self._paint_cursor(painter, area, area.left(), pitch)
+        seconds = n * series.width_s
+        start = f"−{seconds:.0f} s" if seconds <= 60 else f"−{seconds / 60:.0f} min"
+        self._paint_words(painter, area, start, "now")
+        painter.drawText(QRectF(0, area.top() + 1, area.width(), 16), Qt.AlignmentFlag.AlignLeft, f"{top:.0f} wide")
+
+    def _paint_cursor(self, painter: QPainter, area: QRectF, left: float, pitch: float) -> None:
+        if self._under >= 0:
+            color = QColor(Theme.current().color("text"))
+            color.setAlphaF(0.12)
+            painter.fillRect(
+                QRectF(left + self._under * pitch - 0.5, area.top(), max(2.0, pitch), area.height()), color
+            )
+
+    def _paint_words(self, painter: QPainter, area: QRectF, left: str, right: str) -> None:
+        painter.setPen(Theme.current().color("muted"))
+        below = QRectF(0, area.bottom() + 3, area.width(), _AXIS - 3)
+        painter.drawText(below, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, left)
+        painter.drawText(below, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, right)
+
+    def _paint_stall(
+        self, painter: QPainter, area: QRectF, recent: Recent, prefill: np.ndarray, left: float, unit: str
+    ) -> None:
+        """Name whose prompt made the others wait, above its columns; the scale stands in the corner."""
+        painter.setPen(Theme.current().color("muted"))
+        metrics = QFontMetricsF(painter.font())
+        painter.drawText(QRectF(0, area.top() + 1, area.width(), 16), Qt.AlignmentFlag.AlignLeft, unit)
+        stall = last_stall(recent)
+        if stall is None:
+            return
+        name = shorten(self._names.get(stall.reader, "a prompt"), 24)
+        words = f"prefill of “{name}” +{milliseconds(stall.prefill_us)}"
+        width = metrics.horizontalAdvance(words)
+        x = min(area.right() - width - 4, max(metrics.horizontalAdvance(unit) + 12, left + stall.first * COLUMN))
+        if x > metrics.horizontalAdvance(unit) + 8:
+            painter.drawText(QPointF(x, area.top() + metrics.ascent() + 1), words)
+
+    def column_at(self, x: float) -> int:
+        """The column under an x position, -1 without one."""
+        if self.recent is not None:
+            n = len(self.recent.step)
+            index = int((x - (self.width() - n * COLUMN)) // COLUMN)
+        elif self.series is not None:
+            n = len(self.series.at)
+            index = int(x / max(1, self.width()) * n)
+        else:
+            return -1
+        return index if 0 <= index < n else -1
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._inspect(self.column_at(event.position().x()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._inspect(-1)
+
+    def _inspect(self, index: int) -> None:
+        if index != self._under:
+            self._under = index
+            self.inspected.emit(index)
+            self.update()
+
+
+def heights(recent: Recent, *, by_time: bool) -> tuple[np.ndarray, np.ndarray, float]:
+    """Decode and prefill height of each step and the axis end, in microseconds or in rows of the batch."""
+    if by_time:
+        decode = np.maximum(recent.decode_us, 0.0)
+        prefill = np.maximum(recent.prefill_us, 0.0)
+        return decode, prefill, nice_top(float((decode + prefill).max(initial=0.0)))
+    width = recent.width.astype(float)
+    top = max(4.0, float(width.max(initial=0.0)))
+    chunk = max(128.0, float(recent.prefill_tokens.max(initial=0)))
+    whole = top / (1 - _PREFILL_ROWS)
+    return width, recent.prefill_tokens / chunk * whole * _PREFILL_ROWS, whole
+
+
+def last_stall(recent: Recent, max_gap: int = 2) -> Stall | None:
+    """The latest run of steps that read a prompt while streams were decoding."""
+    waiting = np.flatnonzero((recent.prefill_us > 0) & (recent.width > 0))
+    if not len(waiting):
+        return None
+    breaks = np.flatnonzero(np.diff(waiting) > max_gap)
+    run = waiting[breaks[-1] + 1 :] if len(breaks) else waiting
+    reader = recent.readers[int(run[-1])]
+    longest = float(recent.prefill_us[run].max())
+    return Stall(int(run[0]), int(run[-1]), longest, reader[0] if reader else 0)
+
+
+def slot_colors() -> list[QBrush]:
+    """Eight colours for streams that can be told apart and never look like a prompt chunk."""
+    tokens = Theme.current().palette
+    base = (tokens.active, tokens.shared, tokens.cached)
+    lighter = [mix(c, tokens.panel, 0.62) for c in base]
+    order = (base[0], lighter[0], base[1], lighter[1], base[2], lighter[2], mix(base[0], base[1], 0.5))
+    return [QBrush(QColor(c)) for c in (*order, mix(base[0], base[2], 0.5))]
