@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
 from engine.scheduling.events import Eviction, PoolCounts, SchedEvent, StepReport, StreamState
 
@@ -34,7 +33,7 @@ class StepRecorder:
         self.prefilled[stream] = self.prefilled.get(stream, 0) + tokens
 
     def report(
-        self, pool: PoolCounts, queued: int, streams: Iterable[StreamState], evictions: tuple[Eviction, ...]
+        self, pool: PoolCounts, queued: int, streams: tuple[StreamState, ...], evictions: tuple[Eviction, ...]
     ) -> StepReport:
         """The step as frozen data."""
         return StepReport(
@@ -46,7 +45,7 @@ class StepRecorder:
             prefilled=tuple(self.prefilled.items()),
             pool=pool,
             queued=queued,
-            streams=tuple(streams),
+            streams=streams,
             decode_us=round(self.decode_s * 1e6),
             prefill_us=round(self.prefill_s * 1e6),
             evictions=evictions,

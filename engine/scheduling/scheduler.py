@@ -15,7 +15,7 @@ from engine.cache.prefix import PrefixCache
 from engine.cache.session import Session, reserve_all
 from engine.errors import BadRequestValueError, DuplicateRequestError, PoolExhaustedError, QueueFullError
 from engine.scheduling.evaluator import Evaluator, NoText, TextFactory
-from engine.scheduling.events import Piece, SchedEvent, StepReport
+from engine.scheduling.events import Piece, SchedEvent, StepReport, StreamState
 from engine.scheduling.recorder import StepRecorder
 from engine.scheduling.request import Request
 from engine.scheduling.room import Room
@@ -106,13 +106,35 @@ class Scheduler:
         """Whether ``step`` has anything to do."""
         return bool(self._queue or self._streams or self._closing or self._ended)
 
+    def states(self) -> tuple[StreamState, ...]:
+        """All streams as they stand: admitted ones, oldest first, then the queue."""
+        return tuple(stream.state() for stream in (*self._streams.values(), *self._queue))
+
     def stream_pages(self) -> dict[int, tuple[int, ...]]:
         """The pages in the block table of each stream that has a session."""
         return {s.id: tuple(s.live_session.pages) for s in (*self._closing, *self._streams.values())}
 
-    def chat_of(self, id: int) -> str:
-        """The chat of a stream that has a session, else an empty string."""
-        return next((s.request.chat for s in (*self._streams.values(), *self._closing) if s.id == id), "")
+    def holders(self, page: int) -> list[tuple[int, str, tuple[int, ...]]]:
+        """(stream, chat, tokens on the page so far) of each stream that has ``page`` in its block table."""
+        rows, found = self.pool.page_rows, []
+        for stream in (*self._streams.values(), *self._closing):
+            session = stream.live_session
+            if page in session.pages:
+                start = session.pages.index(page) * rows
+                found.append((stream.id, stream.request.chat, tuple(session.tokens[start : start + rows])))
+        return found
+
+    def abandon(self, error: Exception) -> list[SchedEvent]:
+        """After a defect: end everything with ``error`` and touch no page, because the books may be wrong."""
+        self._step.begin()
+        for stream in (*self._ended, *self._queue, *self._streams.values()):
+            stream.end("error", error)
+            self._step.events.append(stream.finished(self._clock()))
+        self._streams.clear()
+        for streams in (self._ended, self._queue, self._closing):
+            streams.clear()
+        self.last_report = self._report()
+        return self._step.events
 
     def close(self) -> list[SchedEvent]:
         """End everything now, without donations, and return all pages; the last events of what was running."""
@@ -123,6 +145,7 @@ class Scheduler:
         self._abandon_closing()
         self._queue.clear()
         self._ended.clear()
+        self.last_report = self._report()
         if self._flat:
             self.pool.close()
         return self._step.events
@@ -330,8 +353,7 @@ class Scheduler:
 
     def _report(self) -> StepReport:
         evictions = () if self.cache is None else self.cache.take_evictions()
-        streams = [s.state() for s in (*self._streams.values(), *self._queue)]
-        return self._step.report(self.pool.counts(), len(self._queue), streams, evictions)
+        return self._step.report(self.pool.counts(), len(self._queue), self.states(), evictions)
 
     def check_integrity(self) -> None:
         """Raise ``IntegrityError`` unless every page is accounted for."""
