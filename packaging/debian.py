@@ -14,6 +14,19 @@ sys.path.insert(0, str(ROOT))
 
 from requirements.system import LIBRARIES  # noqa: E402 - the path above makes it importable from here
 
+# Which Debian package brings a library that a build may need from the system.
+PACKAGES = {
+    **LIBRARIES,
+    "libdrm.so.2": "libdrm2",
+    "libgbm.so.1": "libgbm1",
+    "libgcc_s.so.1": "libgcc-s1",
+    "libstdc++.so.6": "libstdc++6",
+    "libwayland-client.so.0": "libwayland-client0",
+    "libwayland-cursor.so.0": "libwayland-cursor0",
+    "libwayland-egl.so.1": "libwayland-egl1",
+    "libz.so.1": "zlib1g",
+}
+OF_LIBC = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "libresolv.so", "librt.so", "libutil.so", "ld-linux")
 CONTROL = """Package: kvscope
 Version: {version}
 Architecture: {architecture}
@@ -48,17 +61,12 @@ def needed_packages(folder: Path) -> list[str]:
             shown = subprocess.run(["readelf", "-d", str(file)], capture_output=True, text=True, check=True).stdout
             needed |= {line.split("[")[1].rstrip("]\n") for line in shown.splitlines() if "(NEEDED)" in line}
     packages = {f"libc6 (>= {os.confstr('CS_GNU_LIBC_VERSION').split()[1]})"}  # type: ignore[union-attr]
-    known = {**LIBRARIES, "libdrm.so.2": "libdrm2", "libgbm.so.1": "libgbm1", "libz.so.1": "zlib1g"}
-    base = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libutil.so", "ld-linux")
     for library in needed - carried:
-        if library.startswith(base):
+        if library.startswith(OF_LIBC):
             continue
-        if library in known:
-            packages.add(known[library])
-        elif library in ("libgcc_s.so.1", "libstdc++.so.6"):
-            packages.add({"libgcc_s.so.1": "libgcc-s1", "libstdc++.so.6": "libstdc++6"}[library])
-        else:
+        if library not in PACKAGES:
             raise ValueError(f"the build needs {library}, whose Debian package packaging/debian.py does not know")
+        packages.add(PACKAGES[library])
     # Qt opens these by name at run time where they are not linked.
     return sorted(packages | {"libgl1", "libegl1"})
 
