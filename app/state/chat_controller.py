@@ -55,7 +55,6 @@ class ChatController(QObject):
         self._bridge = bridge
         self._heads = {head.id: head for head in store.heads()}
         self._open: dict[str, Conversation] = {}
-        self._names: dict[str, str] = {}
         self._deleted: list[ChatHead] = []
         self._streams = itertools.count(1)
         self.tracker = ReplyTracker(bridge, store, clock, self)
@@ -90,10 +89,6 @@ class ChatController(QObject):
             return phases.get(live.phase, "waiting")
         last = self._open[chat].last() if chat in self._open else None
         return "failed" if last is not None and last.status == "failed" else "idle"
-
-    def chat_of_name(self, name: str) -> str | None:
-        """The chat that the engine knows by this name (as it appears in chains and evictions)."""
-        return self._names.get(name)
 
     def new_chat(self) -> str:
         """Start an empty chat; an empty one that nobody wrote in is used again."""
@@ -193,15 +188,29 @@ class ChatController(QObject):
         """Chats that contain these words."""
         return self.store.search(words) if words.strip() else []
 
-    def forecast(self, chat: str, draft: str, callback: Callable[[Forecast | None], None]) -> None:
-        """Tell ``callback`` what sending the draft would reuse (None: the engine cannot say now)."""
+    def forecast(
+        self, chat: str, draft: str, callback: Callable[[Forecast | None], None], *, instead_of: str | None = None
+    ) -> None:
+        """Tell ``callback`` what sending the draft would reuse (None: the engine cannot say now).
+
+        ``instead_of`` names the earlier message that the draft would replace.
+        """
         state = self._bridge.engine_state
         if state.stage != "ready":
             callback(None)
             return
         conversation = self.conversation(chat)
-        job = job_for_draft(conversation, draft, chat=self._name(chat), vocabulary=vocabulary_of(state.model))
+        before = conversation.path()
+        if instead_of is not None:
+            before = conversation.path_to(instead_of)[:-1]
+        job = job_for_draft(conversation, before, draft, vocabulary=vocabulary_of(state.model))
         self._bridge.ask(self._bridge.port.forecast(job), callback, lambda error: callback(None))
+
+    def tokens_held(self, chat: str) -> int | None:
+        """How many tokens the shown branch holds by the engine's count; None before its first reply."""
+        last = self.conversation(chat).last()
+        stats = last.stats if last is not None else None
+        return stats.n_prompt + stats.n_gen if stats is not None else None
 
     def save(self) -> None:
         """Give the store everything that is pending."""
@@ -242,7 +251,6 @@ class ChatController(QObject):
                 conversation,
                 reply,
                 stream=stream,
-                chat=self._name(conversation.id),
                 vocabulary=vocabulary_of(self._bridge.engine_state.model),
                 fresh_seed=fresh_seed,
                 resume=resume,
@@ -252,15 +260,6 @@ class ChatController(QObject):
         self.tracker.start(stream, conversation.id, reply, make_job)
         self.reply_changed.emit(conversation.id, reply.id)
         self.activity_changed.emit(conversation.id)
-
-    def _name(self, chat: str) -> str:
-        """What the engine calls this chat: its title, made unique so that it leads back to it."""
-        title = name = self.title(chat)
-        n = 1
-        while self._names.setdefault(name, chat) != chat:
-            n += 1
-            name = f"{title} ({n})"
-        return name
 
     def _save_head(self, conversation: Conversation) -> None:
         self.store.save_chat(conversation)

@@ -37,7 +37,6 @@ def job_for_reply(
     reply: Message,
     *,
     stream: int,
-    chat: str,
     vocabulary: str,
     fresh_seed: bool,
     resume: bool,
@@ -49,7 +48,7 @@ def job_for_reply(
     sampling = replace(settings.sampling, seed=None) if fresh_seed or resume else settings.sampling
     return ChatJob(
         id=stream,
-        chat=chat,
+        chat=conversation.id,
         turns=turns_of(path if resume else path[:-1], settings, vocabulary),
         sampling=sampling,
         max_new=settings.max_new,
@@ -58,12 +57,12 @@ def job_for_reply(
     )
 
 
-def job_for_draft(conversation: Conversation, draft: str, *, chat: str, vocabulary: str) -> ChatJob:
-    """What would be sent if the draft were sent now (for a forecast)."""
-    turns = turns_of(conversation.path(), conversation.settings, vocabulary)
+def job_for_draft(conversation: Conversation, before: Sequence[Message], draft: str, *, vocabulary: str) -> ChatJob:
+    """What would be sent if the draft were sent now after these messages (for a forecast)."""
+    turns = turns_of(before, conversation.settings, vocabulary)
     return ChatJob(
         id=0,
-        chat=chat,
+        chat=conversation.id,
         turns=(*turns, Turn("user", draft)),
         sampling=conversation.settings.sampling,
         max_new=conversation.settings.max_new,

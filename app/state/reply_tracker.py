@@ -15,7 +15,7 @@ from app.state.frame_clock import FrameClock
 from app.state.jobs import vocabulary_of
 from app.state.store import ChatStore
 from app.text import tr
-from engine.port import ChatJob, EngineState, Failed, Prepared
+from engine.port import ChatJob, EngineState, Failed, Prepared, Turn
 from engine.scheduling.events import Finished, FinishReason, Piece, StepReport
 
 SAVE_MS = 400
@@ -40,6 +40,8 @@ class LiveReply:
     chat: str
     message: Message
     make_job: Callable[[], ChatJob]
+    turns: tuple[Turn, ...] = ()
+    prepared: Prepared | None = None
     phase: Phase = "preparing"
     n_prompt: int = 0
     n_cached: int = 0
@@ -62,6 +64,15 @@ class LiveReply:
         """The speed so far, in tokens per second (0 before the second token)."""
         spent = time.monotonic() - self.first_piece
         return (len(self.ids) - 1) / spent if self.first_piece and spent > 0 and len(self.ids) > 1 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the engine said of a finished reply: its prompt by turns, its figures, and the turns that were sent."""
+
+    prepared: Prepared | None
+    finished: Finished
+    turns: tuple[Turn, ...]
 
 
 class ReplyTracker(QObject):
@@ -87,6 +98,7 @@ class ReplyTracker(QObject):
         self._live: dict[int, LiveReply] = {}
         self._by_chat: dict[str, LiveReply] = {}
         self._report: StepReport | None = None
+        self._evidence: dict[str, Evidence] = {}
         self.prefill_rate = 0.0
         self._save_timer = QTimer(self)
         self._save_timer.setSingleShot(True)
@@ -103,6 +115,10 @@ class ReplyTracker(QObject):
     def live(self, chat: str) -> LiveReply | None:
         """The reply that is being written in this chat."""
         return self._by_chat.get(chat)
+
+    def evidence(self, message: str) -> Evidence | None:
+        """What the engine said of a reply that finished since the start."""
+        return self._evidence.get(message)
 
     def all_live(self) -> list[LiveReply]:
         """Every reply that is being written."""
@@ -170,7 +186,9 @@ class ReplyTracker(QObject):
             message.ids.clear()
             message.model = vocabulary
         live.exact = not message.text or bool(message.ids)
-        self._bridge.port.chat(live.make_job())
+        job = live.make_job()
+        live.turns = job.turns
+        self._bridge.port.chat(job)
 
     def _on_piece(self, piece: Piece) -> None:
         live = self._live.get(piece.stream)
@@ -225,7 +243,10 @@ class ReplyTracker(QObject):
 
     def _on_prepared(self, prepared: Prepared) -> None:
         live = self._live.get(prepared.stream)
-        if live is not None and live.phase == "preparing":
+        if live is None:
+            return
+        live.prepared = prepared
+        if live.phase == "preparing":
             live.phase = "queued"
             live.n_prompt = len(prepared.prompt)
             self.progressed.emit(live.chat, live.message.id)
@@ -236,6 +257,7 @@ class ReplyTracker(QObject):
             return
         self._flush_text(live)
         info = self._bridge.engine_state.model
+        self._evidence[live.message.id] = Evidence(live.prepared, event, live.turns)
         live.message.stats = ReplyStats(
             n_prompt=event.n_prompt,
             n_cached=event.n_cached,

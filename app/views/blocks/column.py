@@ -25,7 +25,8 @@ from app.views.blocks.table_block import TableBlock
 from app.views.blocks.text_block import RuleBlock, TextBlock
 from app.views.blocks.text_run import Selection
 
-REST = 8.0
+SLICE_CHARS = 8192
+REST = 4.0
 """After an update of t seconds the next one waits REST * t at least: a huge block cannot take over the thread."""
 
 
@@ -47,6 +48,7 @@ class BlockColumn(BlockHost):
         self._pending: list[str] = []
         self._stream = MarkdownStream()
         self._growing = False
+        self._unfinished = False
         self._laid_out_for = -1
         self._height = 0.0
         self._next_update = 0.0
@@ -60,12 +62,19 @@ class BlockColumn(BlockHost):
         """The text as it was given, what is not shown yet included."""
         return self._source + "".join(self._pending)
 
+    @property
+    def busy(self) -> bool:
+        """Whether text waits for ``refresh``."""
+        return bool(self._pending) or self._unfinished
+
     def set_text(self, text: str, *, growing: bool = False) -> None:
-        """Show this text; ``growing``: more follows through ``append``."""
+        """Show this text; ``growing``: more follows through ``append``. Long text appears in slices (``busy``)."""
         self._drop(0)
         self._stream = MarkdownStream()
-        self._source, self._pending, self._growing = text, [], growing
-        self._take(text, final=not growing)
+        self._source, self._pending, self._growing = "", [text], growing
+        self._unfinished = not growing
+        self._next_update = 0.0
+        self.refresh()
 
     def set_plain(self, on: bool) -> None:
         """Show the text as it was written instead of as Markdown."""
@@ -76,36 +85,30 @@ class BlockColumn(BlockHost):
     def append(self, text: str) -> None:
         """Add text; it is shown at the next ``refresh``."""
         self._pending.append(text)
-        self._growing = True
 
-    def refresh(self) -> bool:
-        """Show what was added; False when the last update was so costly that this one has to wait."""
-        if not self._pending:
-            return True
-        began = time.perf_counter()
-        if began < self._next_update:
-            return False
-        text = "".join(self._pending)
-        self._pending.clear()
-        self._source += text
-        self._take(text, final=False)
-        self._next_update = began + (1 + REST) * (time.perf_counter() - began)
-        return True
+    def resume(self, text: str) -> None:
+        """More follows after all: ``text`` is what is shown so far."""
+        if not self._growing:
+            self.set_text(text, growing=True)
 
     def finish(self) -> None:
-        """Nothing more follows."""
+        """Nothing more follows; what was held back as undecided is shown at the next ``refresh``."""
         if self._growing:
-            text = "".join(self._pending)
-            self._pending.clear()
-            self._source += text
-            self._growing = False
-            self._take(text, final=True)
+            self._growing, self._unfinished = False, True
 
-    def set_growing(self, on: bool) -> None:
-        """Whether a cursor stands at the end."""
-        if on != self._growing:
-            self._growing = on
-            self.update()
+    def refresh(self) -> None:
+        """Show what was added, a slice of it at most, and nothing yet while a costly update is being paid off."""
+        began = time.perf_counter()
+        if not self.busy or began < self._next_update:
+            return
+        text = "".join(self._pending)
+        text, rest = text[:SLICE_CHARS], text[SLICE_CHARS:]
+        self._pending = [rest] if rest else []
+        self._source += text
+        final = self._unfinished and not rest
+        self._unfinished = self._unfinished and not final
+        self._take(text, final=final)
+        self._next_update = began + (1 + REST) * (time.perf_counter() - began)
 
     def height_for(self, width: int) -> int:
         """The height of all blocks in this width; lays out what has no layout for it yet."""
@@ -173,7 +176,7 @@ class BlockColumn(BlockHost):
                 block.lay_out(inner)
             if stale or block.top != y + self._margin:
                 block.top = y + self._margin
-                block.place()
+                block.place(float(self._margin))
             y += block.height
             previous = block.leaf
         self._tops = [block.top for block in self.blocks]

@@ -11,7 +11,7 @@ from app.markdown.highlight import Kind
 from app.markdown.leaves import Style
 from app.theme.theme import Theme
 
-INDENT = 24.0
+INDENT = 26.0
 QUOTE = 16.0
 GAP = 10.0
 ITEM_GAP = 4.0

@@ -1,0 +1,132 @@
+"""One chat in a tab: its messages and its composer."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from app.engine_thread import EngineBridge
+from app.state.chat_controller import ChatController
+from app.state.store import ChatView as SavedView
+from app.views.chat_view import SIDE, WIDEST, ChatView
+from app.views.composer import Composer
+from engine.port import Forecast
+
+SAVE_VIEW_MS = 500
+
+
+class ChatPane(QWidget):
+    """Wires a chat's view and composer to the controller.
+
+    Signals:
+        settings_asked: (chat) the person wants this chat's settings.
+    """
+
+    settings_asked = Signal(str)
+
+    def __init__(
+        self, chat: str, controller: ChatController, bridge: EngineBridge, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.chat = chat
+        self._controller = controller
+        self._bridge = bridge
+        self.setProperty("surface", "background")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.view = ChatView(chat, controller, bridge)
+        self.composer = Composer()
+        box = QVBoxLayout(self)
+        box.setContentsMargins(0, 0, 0, 14)
+        box.setSpacing(8)
+        box.addWidget(self.view, 1)
+        row = QHBoxLayout()
+        row.setContentsMargins(SIDE, 0, SIDE, 0)
+        row.addStretch(1)
+        row.addWidget(self.composer, 1000)
+        row.addStretch(1)
+        self.composer.setMaximumWidth(WIDEST)
+        box.addLayout(row)
+        self._save_timer = QTimer(self)
+        self._save_timer.setSingleShot(True)
+        self._save_timer.setInterval(SAVE_VIEW_MS)
+        self._save_timer.timeout.connect(self.save_view)
+        self._connect()
+        saved = controller.store.view(chat)
+        self.composer.set_text(saved.draft)
+        self._restore = saved.scroll
+        self.setFocusProxy(self.composer)
+        self._follow_reply()
+        self._show_context(None)
+
+    def restore_scroll(self) -> None:
+        """Go back to where the person was, once the messages are shown."""
+        if self._restore is not None:
+            place, self._restore = self._restore, None
+            self.view.scroll_to(place)
+
+    def save_view(self) -> None:
+        """Keep the draft and the place."""
+        self._save_timer.stop()
+        self._controller.store.save_view(self.chat, SavedView(self.composer.text, self.view.scroll_place()))
+
+    def _connect(self) -> None:
+        composer, controller = self.composer, self._controller
+        composer.sent.connect(self._on_sent)
+        composer.stopped.connect(lambda: controller.stop(self.chat))
+        composer.draft_changed.connect(self._ask_forecast)
+        composer.input.textChanged.connect(self._save_timer.start)
+        composer.settings_asked.connect(lambda: self.settings_asked.emit(self.chat))
+        composer.recall.connect(self.view.edit_last)
+        self.view.scrolled.connect(self._save_timer.start)
+        self.view.edit_draft.connect(self._on_edit_draft)
+        controller.activity_changed.connect(self._on_activity)
+        controller.path_changed.connect(self._on_activity)
+        self._bridge.state.connect(lambda: self._show_context(None))
+
+    def _on_sent(self, text: str) -> None:
+        if self._controller.send(self.chat, text):
+            self.save_view()
+        else:
+            self.composer.set_text(text)
+
+    def _on_activity(self, chat: str) -> None:
+        if chat == self.chat:
+            self._follow_reply()
+
+    def _follow_reply(self) -> None:
+        live = self._controller.live(self.chat)
+        self.composer.set_streaming(live is not None)
+        self._show_context(None)
+        if live is None and self.composer.text.strip():
+            self._ask_forecast(self.composer.text)
+
+    def _ask_forecast(self, draft: str) -> None:
+        if not draft.strip() or not self.isVisible():
+            self.composer.show_forecast(None, 0)
+            self._show_context(None)
+            return
+        self._controller.forecast(self.chat, draft, self._on_forecast)
+
+    def _on_forecast(self, forecast: Forecast | None) -> None:
+        self.composer.show_forecast(forecast, self._controller.tracker.prefill_rate)
+        self._show_context(forecast)
+
+    def _on_edit_draft(self, chat: str, message: str, text: str) -> None:
+        if text:
+            show = partial(self.view.show_edit_hint, message)
+            self._controller.forecast(self.chat, text, show, instead_of=message)
+
+    def _show_context(self, forecast: Forecast | None) -> None:
+        """The engine's own count: of the draft if there is one, else of what the chat holds now."""
+        model = self._bridge.engine_state.model
+        live = self._controller.live(self.chat)
+        used: int | None = None
+        if live is not None and live.n_prompt:
+            used = live.n_prompt + live.n_gen
+        elif forecast is not None:
+            used = forecast.n_prompt
+        else:
+            used = self._controller.tokens_held(self.chat)
+        self.composer.show_context(used, model.n_ctx if model else 0)

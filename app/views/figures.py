@@ -1,0 +1,73 @@
+"""The words under a reply."""
+
+from __future__ import annotations
+
+from app.state.document import Message, ReplyStats
+from app.state.reply_tracker import LiveReply
+from app.text import tr, trn
+from engine.port import EngineState
+
+PLAIN_CAUSES = ("partial_page", "never_stored")
+"""Causes that every new turn has: they are told where somebody asks, but nobody is invited to ask."""
+
+
+def duration(seconds: float) -> str:
+    """A short time for people: "38 ms", "1.2 s", "2 min"."""
+    if seconds < 0.9995:
+        return tr("{ms:,.0f} ms", ms=seconds * 1000)
+    if seconds < 99.5:
+        return tr("{s:.1f} s", s=seconds)
+    return tr("{min:.0f} min", min=seconds / 60)
+
+
+def asks_why(stats: ReplyStats) -> bool:
+    """Whether something could have been reused and was not."""
+    return stats.miss is not None and stats.miss.cause not in PLAIN_CAUSES
+
+
+def figures_html(stats: ReplyStats) -> str:
+    """Tokens/s, time to first token, and where the tokens came from; rich text made of our own numbers only."""
+    parts = []
+    if stats.n_gen and stats.gen_s > 0:
+        width = round(stats.width)
+        chats = " " + tr("× {n} chats", n=width) if width > 1 else ""
+        parts.append(f"<b>{stats.tokens_per_s:,.0f}</b> {tr('tok/s')}{chats}")
+    if stats.ttft_s > 0:
+        parts.append(f"{tr('first token')} <b>{duration(stats.ttft_s)}</b>")
+    reused = f"<b>{stats.n_cached:,}</b>"
+    if asks_why(stats):
+        reused = f"<b>{tr('{n:,} of {total:,}', n=stats.n_cached, total=stats.n_prompt)}</b>"
+    if stats.chain is not None:
+        reused = f'<a href="chain">{reused}</a>'
+    computed = max(stats.n_prompt - stats.n_cached, 0)
+    parts.append(
+        f"{tr('reused')} {reused} · {tr('computed')} <b>{computed:,}</b> · {tr('generated')} <b>{stats.n_gen:,}</b>"
+    )
+    return "&nbsp;&nbsp;&nbsp;".join(parts)
+
+
+def progress_text(live: LiveReply, state: EngineState) -> str:
+    """What a reply that is not finished is doing."""
+    match live.phase:
+        case "waiting_for_model":
+            detail = state.detail or tr("the model is not ready yet")
+            return tr("waiting: {detail}", detail=detail)
+        case "preparing":
+            return tr("preparing the prompt")
+        case "queued":
+            return tr("waiting for a free stream")
+        case "prefilling":
+            return tr("reading {read:,} / {total:,}", read=live.n_read, total=live.n_prompt)
+    speed = f"{live.tokens_per_s:,.0f} {tr('tok/s')}" if live.tokens_per_s else ""
+    chats = " " + tr("× {n} chats", n=live.width) if live.width > 1 else ""
+    tokens = trn("{n:,} token", "{n:,} tokens", live.n_gen)
+    return "   ".join(part for part in (speed + chats if speed else "", tokens) if part)
+
+
+def outcome_text(message: Message) -> str:
+    """Why a reply is shorter than it might be; "" when it simply ended."""
+    return {
+        "stopped": tr("stopped"),
+        "length": tr("reached the length limit"),
+        "evicted": tr("ended early: the KV memory ran out"),
+    }.get(message.status, "")

@@ -1,0 +1,117 @@
+"""A reply in the chat: its text, its error if it failed, and its footer."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QApplication, QWidget
+
+from app.state.document import Message
+from app.state.reply_tracker import LiveReply
+from app.views.blocks.canvas import Canvas
+from app.views.error_card import ErrorCard
+from app.views.footer import Footer
+from engine.port import EngineState
+
+TEXT_INSET = 0
+FOOTER_GAP = 6
+
+
+class ReplyView(QWidget):
+    """Shows one assistant message.
+
+    Signals:
+        height_changed: it needs another height now.
+        why_asked, chain_asked, regenerate_asked, continue_asked: (message) from the footer.
+        version_asked: (message, step) from the footer.
+        step_chosen: (message, NextStep) from the error card.
+        link_clicked: (address).
+        selecting: a selection began in this message.
+    """
+
+    height_changed = Signal()
+    why_asked = Signal(str)
+    chain_asked = Signal(str)
+    regenerate_asked = Signal(str)
+    continue_asked = Signal(str)
+    version_asked = Signal(str, int)
+    step_chosen = Signal(str, str)
+    link_clicked = Signal(str)
+    selecting = Signal()
+
+    def __init__(self, message: Message, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.message = message
+        self.card: ErrorCard | None = None
+        self.canvas = Canvas(self)
+        self.canvas.height_changed.connect(self.height_changed)
+        self.canvas.link_clicked.connect(self.link_clicked)
+        self.canvas.selecting.connect(self.selecting)
+        self.footer = Footer(self)
+        self.footer.why_asked.connect(lambda: self.why_asked.emit(self.message.id))
+        self.footer.chain_asked.connect(lambda: self.chain_asked.emit(self.message.id))
+        self.footer.regenerate_asked.connect(lambda: self.regenerate_asked.emit(self.message.id))
+        self.footer.continue_asked.connect(lambda: self.continue_asked.emit(self.message.id))
+        self.footer.version_asked.connect(lambda step: self.version_asked.emit(self.message.id, step))
+        self.footer.copy_asked.connect(lambda: QApplication.clipboard().setText(self.message.text))
+        self.footer.raw_toggled.connect(self._on_raw)
+        self.canvas.set_text(message.text, growing=message.is_open)
+
+    @property
+    def busy(self) -> bool:
+        """Whether text waits to be shown."""
+        return self.canvas.busy
+
+    def append(self, text: str) -> None:
+        """Text was added to the message."""
+        self.canvas.append(text)
+
+    def refresh(self) -> None:
+        """Show what was added."""
+        self.canvas.refresh()
+
+    def show_state(
+        self, live: LiveReply | None, state: EngineState, versions: tuple[int, int] = (0, 1), is_last: bool = True
+    ) -> None:
+        """Follow the message's status and figures."""
+        if live is not None:
+            self._show_error(None)
+            self.canvas.resume(self.message.text)
+            self.footer.show_progress(live, state)
+        else:
+            self.canvas.finish()
+            self._show_error(self.message if self.message.status == "failed" else None)
+            self.footer.show_message(self.message, versions, is_last)
+        self.setAccessibleName(self.message.text[:200])
+        self.height_changed.emit()
+
+    def height_for(self, width: int) -> int:
+        """Place the parts for this width; returns the height."""
+        y = 0
+        if self.message.text or self.message.is_open:
+            height = self.canvas.height_for(width)
+            self.canvas.setGeometry(0, 0, width, height)
+            self.canvas.show()
+            y = height + FOOTER_GAP
+        else:
+            self.canvas.hide()
+        if self.card is not None:
+            height = self.card.height_for(width)
+            self.card.setGeometry(0, y, width, height)
+            self.card.show()
+            y += height + FOOTER_GAP
+        height = self.footer.height_for(width)
+        self.footer.setGeometry(0, y, width, height)
+        return y + height
+
+    def _show_error(self, failed: Message | None) -> None:
+        if self.card is not None:
+            self.card.hide()
+            self.card.deleteLater()
+            self.card = None
+        if failed is not None:
+            self.card = ErrorCard(failed.error_code, failed.error, self)
+            self.card.step_chosen.connect(lambda step: self.step_chosen.emit(self.message.id, step))
+
+    def _on_raw(self, on: bool) -> None:
+        self.canvas.set_plain(on)
+        self.height_changed.emit()

@@ -1,0 +1,194 @@
+"""One group of chat tabs. Groups stand side by side, and tabs can be dragged from one to another."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QByteArray, QMimeData, QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QDrag, QDragEnterEvent, QDropEvent, QFocusEvent, QMouseEvent
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QTabBar, QTabWidget, QWidget
+
+from app.state.chat_controller import ChatController
+from app.text import tr
+from app.theme import icon
+from app.views.chat_pane import ChatPane
+from app.views.parts import tool_button
+from app.views.state_dot import activity_words, dot_icon
+
+MIME = "application/x-kvscope-chat"
+TEAR_OFF = 28
+"""How far below the bar a tab must be pulled before it leaves, in pixels."""
+TITLE_CHARS = 30
+
+
+class _Bar(QTabBar):
+    """A tab bar whose tabs can be pulled out."""
+
+    torn = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pressed: tuple[int, QPoint] | None = None
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        at = event.position().toPoint()
+        index = self.tabAt(at)
+        left = event.button() == Qt.MouseButton.LeftButton and index >= 0
+        self._pressed = (index, at) if left else None
+        super().mousePressEvent(event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        below = event.position().y() - self.height()
+        if self._pressed is not None and below > TEAR_OFF:
+            self._pressed = None
+            release = QMouseEvent(
+                QMouseEvent.Type.MouseButtonRelease,
+                event.position(),
+                event.globalPosition(),
+                Qt.MouseButton.LeftButton,
+                Qt.MouseButton.NoButton,
+                Qt.KeyboardModifier.NoModifier,
+            )
+            super().mouseReleaseEvent(release)
+            self.torn.emit(self.currentIndex())
+            return
+        super().mouseMoveEvent(event)
+
+
+class TabGroup(QTabWidget):
+    """Tabs of chats.
+
+    Signals:
+        close_asked: (chat).
+        split_asked: (chat) show this chat beside the others.
+        dropped: (chat, at_the_side) a tab was dropped here.
+        focused: the person works in this group now.
+        changed: order or current tab changed.
+    """
+
+    close_asked = Signal(str)
+    split_asked = Signal(str)
+    dropped = Signal(str, bool)
+    focused = Signal()
+    changed = Signal()
+
+    def __init__(self, controller: ChatController, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._controller = controller
+        bar = _Bar()
+        bar.torn.connect(self._drag_out)
+        self.setTabBar(bar)
+        self.setMovable(True)
+        self.setTabsClosable(True)
+        self.setDocumentMode(True)
+        self.setElideMode(Qt.TextElideMode.ElideRight)
+        self.setIconSize(QSize(12, 12))
+        self.setAcceptDrops(True)
+        self.setUsesScrollButtons(True)
+        bar.setExpanding(False)
+        bar.setAccessibleName(tr("Open chats"))
+        bar.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        bar.customContextMenuRequested.connect(self._show_menu)
+        bar.tabMoved.connect(lambda *_: self.changed.emit())
+        corner = QWidget()
+        row = QHBoxLayout(corner)
+        row.setContentsMargins(4, 0, 8, 0)
+        row.addWidget(tool_button("split", tr("Show this chat beside the others"), self._on_split))
+        self.setCornerWidget(corner, Qt.Corner.TopRightCorner)
+        self.tabCloseRequested.connect(lambda index: self.close_asked.emit(self.chat_at(index)))
+        self.currentChanged.connect(lambda _: self.changed.emit())
+        controller.activity_changed.connect(self._refresh)
+        controller.chats_changed.connect(self.refresh_all)
+
+    def chats(self) -> list[str]:
+        """The chats in their order."""
+        return [self.chat_at(index) for index in range(self.count())]
+
+    def chat_at(self, index: int) -> str:
+        """The chat of a tab."""
+        return self.pane_at(index).chat
+
+    def pane_at(self, index: int) -> ChatPane:
+        """The pane of a tab."""
+        pane = self.widget(index)
+        assert isinstance(pane, ChatPane)
+        return pane
+
+    def index_of(self, chat: str) -> int:
+        """The tab of a chat, -1 without one."""
+        return next((index for index in range(self.count()) if self.chat_at(index) == chat), -1)
+
+    def current_chat(self) -> str | None:
+        """The chat in front."""
+        return self.chat_at(self.currentIndex()) if self.count() else None
+
+    def take_pane(self, pane: ChatPane, *, at: int | None = None) -> None:
+        """Add a pane as a tab and show it."""
+        index = self.insertTab(self.count() if at is None else at, pane, "")
+        self._refresh(pane.chat)
+        self.setCurrentIndex(index)
+
+    def refresh_all(self) -> None:
+        """Titles and dots of all tabs."""
+        for chat in self.chats():
+            self._refresh(chat)
+
+    def _refresh(self, chat: str) -> None:
+        index = self.index_of(chat)
+        if index < 0:
+            return
+        title = self._controller.title(chat)
+        shown = title if len(title) <= TITLE_CHARS else title[: TITLE_CHARS - 1] + "…"
+        live = self._controller.live(chat)
+        activity = self._controller.activity(chat)
+        if live is not None and activity == "reading":
+            shown += " · " + tr("reading {read:,} / {total:,}", read=live.n_read, total=live.n_prompt)
+        shown = shown.replace("&", "&&")
+        if self.tabText(index) != shown:
+            self.setTabText(index, shown)
+        told = f"{title} – {activity_words(activity)}"
+        if self.tabToolTip(index) != told:
+            self.setTabToolTip(index, told)
+            self.setTabIcon(index, dot_icon(activity))
+
+    def _on_split(self) -> None:
+        if (chat := self.current_chat()) is not None:
+            self.split_asked.emit(chat)
+
+    def _show_menu(self, at: QPoint) -> None:
+        index = self.tabBar().tabAt(at)
+        if index < 0:
+            return
+        chat = self.chat_at(index)
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction(icon("split"), tr("Show beside the others"), lambda: self.split_asked.emit(chat))
+        menu.addAction(icon("close"), tr("Close"), lambda: self.close_asked.emit(chat))
+        if self.count() > 1:
+            menu.addAction(tr("Close the others"), lambda: self._close_others(chat))
+        menu.popup(self.tabBar().mapToGlobal(at))
+
+    def _close_others(self, chat: str) -> None:
+        for other in self.chats():
+            if other != chat:
+                self.close_asked.emit(other)
+
+    def _drag_out(self, index: int) -> None:
+        drag = QDrag(self)
+        data = QMimeData()
+        data.setData(MIME, QByteArray(self.chat_at(index).encode()))
+        drag.setMimeData(data)
+        drag.setPixmap(self.tabBar().grab(self.tabBar().tabRect(index)))
+        drag.exec(Qt.DropAction.MoveAction)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if event.mimeData().hasFormat(MIME):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        chat = bytes(event.mimeData().data(MIME).data()).decode()
+        at_side = event.position().x() > self.width() * 0.66
+        event.acceptProposedAction()
+        self.dropped.emit(chat, at_side)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.focused.emit()
