@@ -135,6 +135,12 @@ class NotLoadedError(EngineError):
     code = "not_loaded"
 
 
+class TraceFileError(EngineError):
+    """A trace cannot be written, or what is to be replayed is no trace."""
+
+    code = "trace_file"
+
+
 class CancelledError(EngineError):
     """A long operation (load, compile, evaluation) was cancelled."""
 
