@@ -16,6 +16,7 @@ from engine.cache.session import Session, reserve_all
 from engine.errors import BadRequestValueError, DuplicateRequestError, PoolExhaustedError, QueueFullError
 from engine.scheduling.evaluator import Evaluator, NoText, TextFactory
 from engine.scheduling.events import Piece, SchedEvent, StepReport, StreamState
+from engine.scheduling.pace import Pace
 from engine.scheduling.recorder import StepRecorder
 from engine.scheduling.request import Request
 from engine.scheduling.room import Room
@@ -34,8 +35,9 @@ class Scheduler:
 
     With a ``pool``, streams share its pages; without one each stream has room for its whole context (a flat slab) and
     nothing is ever evicted. With a ``cache`` over the pool, prompts start from cached pages and donate theirs.
-    ``chunk`` bounds the prompt tokens of a step. ``share_in_flight``: pages of a prompt can be attached by others as
-    soon as they are read, not only when the stream has ended.
+    ``chunk`` bounds the prompt tokens of a step, ``pace`` how long reading may take beside decoding (see ``Pace``).
+    ``share_in_flight``: pages of a prompt can be attached by others as soon as they are read, not only when the stream
+    has ended.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Scheduler:
         max_streams: int = 8,
         max_queue: int = 64,
         chunk: int = 128,
+        pace: float | None = 2.0,
         text_factory: TextFactory = NoText,
         share_in_flight: bool = True,
         clock: Callable[[], float] = time.perf_counter,
@@ -63,7 +66,7 @@ class Scheduler:
         self.last_report: StepReport | None = None
         self._max_streams = max_streams
         self._max_queue = max_queue
-        self._chunk = chunk
+        self._pace = Pace(chunk, pace, self.pool.page_rows)
         self._text_factory = text_factory
         self._share_in_flight = share_in_flight
         self._clock = clock
@@ -225,6 +228,8 @@ class Scheduler:
 
     def _decode(self, streams: list[Stream]) -> None:
         """Evaluate the last token of every stream, in one pass over the weights."""
+        if not streams:
+            return
         start = time.perf_counter()
         isolated(
             streams,
@@ -239,7 +244,7 @@ class Scheduler:
 
     def _prefill(self) -> list[Stream]:
         """Read up to a chunk of prompt tokens, shortest rest first; returns the streams whose prompt is read."""
-        start, budget, read = time.perf_counter(), self._chunk, []
+        start, budget, read = time.perf_counter(), self._pace.budget(self._step.decode_s), []
         waiting = self._running("prefilling") + self._closing
         if self._step.step % OLDEST_FIRST_EVERY:
             waiting.sort(key=lambda stream: stream.remaining)
@@ -250,6 +255,7 @@ class Scheduler:
             if stream.phase == "decoding":
                 read.append(stream)
         self._step.prefill_s = time.perf_counter() - start
+        self._pace.spent(sum(self._step.prefilled.values()), self._step.prefill_s)
         return read
 
     def _read(self, stream: Stream, budget: int) -> int:

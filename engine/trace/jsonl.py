@@ -37,7 +37,8 @@ class TraceWriter:
     def append(self, report: StepReport) -> None:
         """Write one step."""
         line = asdict(report)
-        line["events"] = [{"kind": _kind(event), **fields} for event, fields in zip(report.events, line["events"])]
+        pairs = zip(report.events, line["events"], strict=True)
+        line["events"] = [{"kind": _kind(event), **fields} for event, fields in pairs]
         self._write(line)
 
     def close(self) -> None:
