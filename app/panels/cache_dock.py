@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QDockWidget, QWidget
 
@@ -54,9 +54,9 @@ class CacheDock(QDockWidget):
         self.setWidget(self.view)
         self.bar = DockTitleBar(self, "Cache")
         self.lamp, self.summary = Lamp(), ElidedLabel("", "caption")
-        self.bar.middle.addStretch(1)
+        self.summary.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.bar.middle.addWidget(self.summary, 1)
         self.bar.middle.addWidget(self.lamp)
-        self.bar.middle.addWidget(self.summary, 4)
         self.setTitleBarWidget(self.bar)
         self.tips = PageTips(self.view.pages, bridge, chat_title)
         self.feed = SnapshotFeed(bridge, self)
@@ -92,7 +92,7 @@ class CacheDock(QDockWidget):
         self.show()
         self.raise_()
         self.select_chain(chain)
-        self.view.ensureWidgetVisible(self.view.card)
+        self.view.reveal(self.view.card)
 
     def show_miss(
         self, finished: Finished, prepared: Prepared | None, turns: Sequence[Turn], *, chat: str = "", whose: str = ""
@@ -108,7 +108,7 @@ class CacheDock(QDockWidget):
         self.view.why.show_explanation(explanation, whose or self._chat_title(chat))
         if chain is not None:
             self.select_chain(chain.id)
-        QTimer.singleShot(0, self, lambda: self.view.ensureWidgetVisible(self.view.why))
+        QTimer.singleShot(0, self, lambda: self.view.reveal(self.view.why))
 
     def select_chain(self, chain: int | None) -> None:
         """Select a chain everywhere: its pages, its place in the tree, its row, its card. None: no chain."""
@@ -156,8 +156,11 @@ class CacheDock(QDockWidget):
         self._snapshot = snapshot
         pool, view = snapshot.pool, self.view
         total = size(pool.capacity * snapshot.page_bytes)
-        self.summary.setText(f"{count(pool.capacity, 'page')} · {snapshot.page_rows} tokens each · {total}")
-        self.summary.setToolTip(f"{size(snapshot.page_bytes)} a page; memory is taken from the system when first used")
+        self.summary.setText(f"{count(pool.capacity, 'page')} × {snapshot.page_rows} · {total}")
+        self.summary.setToolTip(
+            f"{count(pool.capacity, 'page')} of {snapshot.page_rows} tokens, {size(snapshot.page_bytes)} each: up to"
+            f" {total}, taken from the system when first used"
+        )
         self.lamp.set_state(_problem(snapshot))
         view.pages_header.figures.setText(
             f"{pool.referenced:,} referenced · {pool.cached:,} cached · {pool.free:,} free"
@@ -253,7 +256,7 @@ class CacheDock(QDockWidget):
     def _on_release_key(self, chain: int) -> None:
         """Delete in the list: show what it would do and put the keyboard on the button that does it."""
         self.select_chain(chain)
-        self.view.ensureWidgetVisible(self.view.card)
+        self.view.reveal(self.view.card)
         self.view.card.release.setFocus()
 
     def _ask_all(self) -> None:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QPainter
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.itemmodels.chain_model import ChainModel
-from app.panels import page_atlas
 from app.panels.asks import Asks
 from app.panels.chain_card import ChainCard
 from app.panels.chain_list import ChainList
-from app.panels.page_atlas import draw_cell
+from app.panels.page_legend import PageLegend
 from app.panels.page_map import PageMap
-from app.panels.parts import SectionHeader, Swatch, label
+from app.panels.parts import SectionHeader, label
 from app.panels.prefix_tree import PrefixTree
 from app.panels.why_card import WhyCard
-from app.theme import Theme
-
-_LEGEND = (
-    ("active", page_atlas.ACTIVE),
-    ("shared", page_atlas.SHARED),
-    ("cached", page_atlas.CACHED),
-    ("pinned", page_atlas.CACHED | page_atlas.PINNED),
-    ("part", page_atlas.PART + 2),
-    ("free", page_atlas.FREE),
-)
 
 
 class CacheView(QScrollArea):
@@ -62,20 +50,26 @@ class CacheView(QScrollArea):
 
     def _stack(self) -> QWidget:
         inner = QWidget()
-        inner.setProperty("surface", "clear")
+        inner.setProperty("surface", "panel")
+        inner.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         column = QVBoxLayout(inner)
         column.setContentsMargins(16, 8, 16, 8)
         column.setSpacing(8)
-        for part in (self.pages_header, self.pages, _legend()):
-            column.addWidget(part)
-        column.addSpacing(8)
-        for part in (self.tree_header, self.empty, self.tree, self.card):
-            column.addWidget(part)
-        column.addWidget(self.why)
-        column.addSpacing(8)
+        upper: tuple[QWidget, ...] = (self.pages_header, self.pages, PageLegend())
+        middle: tuple[QWidget, ...] = (self.tree_header, self.empty, self.tree, self.card, self.why)
+        for group in (upper, middle):
+            for part in group:
+                column.addWidget(part)
+            column.addSpacing(8)
         column.addWidget(self.chains_header)
         column.addWidget(self.chains, 1)
         return inner
+
+    def reveal(self, part: QWidget) -> None:
+        """Scroll down or up, never sideways, until a part is visible."""
+        top = part.y()
+        for y in (top + part.height() + 8, top - 8):
+            self.ensureVisible(0, y, 0, 0)
 
     def show_stored(self, n_chains: int) -> None:
         """Show the tree and the list, or the hint that nothing is stored."""
@@ -83,21 +77,3 @@ class CacheView(QScrollArea):
         self.tree.setVisible(bool(n_chains))
         self.chains_header.setVisible(bool(n_chains))
         self.chains.setVisible(bool(n_chains))
-
-
-def _legend() -> QWidget:
-    """What the cells mean."""
-    legend = QWidget()
-    row = QHBoxLayout(legend)
-    row.setContentsMargins(0, 0, 0, 0)
-    row.setSpacing(4)
-    for words, code in _LEGEND:
-
-        def draw(painter: QPainter, box: QRectF, theme: Theme, code: int = code) -> None:
-            draw_cell(painter, box, code, theme)
-
-        row.addWidget(Swatch(draw, 11))
-        row.addWidget(label(words, "caption"))
-        row.addSpacing(4)
-    row.addStretch(1)
-    return legend

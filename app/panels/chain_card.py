@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
 
-from app.panels.parts import label, strong
+from app.panels.parts import label, strong, tool_button
 from app.panels.words import clock, count, duration, release_button, release_preview, release_result
 from app.theme import icon
 from engine.port import ChainInfo, ReleaseReport
@@ -38,7 +38,7 @@ class ChainCard(QFrame):
         self.release.setProperty("variant", "primary")
         self.pin = QPushButton(icon("pin", "muted"), "Pin")
         self.pin.setCheckable(True)
-        self.chat = QPushButton("Show chat")
+        self.chat = tool_button("chat", "Show this chain's chat")
         self.dismiss = QPushButton("Close")
         self.dismiss.setProperty("variant", "ghost")
         column = QVBoxLayout(self)
@@ -49,9 +49,10 @@ class ChainCard(QFrame):
         row = QHBoxLayout()
         row.setContentsMargins(0, 4, 0, 0)
         row.setSpacing(6)
-        for button in (self.release, self.pin, self.chat, self.dismiss):
+        for button in (self.release, self.pin, self.dismiss):
             button.setAccessibleName(button.text())
             row.addWidget(button)
+        row.insertWidget(2, self.chat)
         row.addStretch(1)
         column.addLayout(row)
         self.release.clicked.connect(self.release_asked)
@@ -64,6 +65,8 @@ class ChainCard(QFrame):
         """Describe a chain; its dry run follows with ``show_preview``."""
         self.title.setText(" · ".join(part for part in (chat, chain.label) if part) or f"Chain {chain.id}")
         here = f"{count(own_tokens, 'token')} here, {chain.n_tokens:,} with its prefix"
+        if not own_tokens:
+            here = f"{count(chain.n_tokens, 'token')}, all of them shared with other chains"
         used = f"hit {chain.hits:,} × · last {duration(now - chain.last_hit)} ago" if chain.last_hit else "never hit"
         self._set_facts(f"{here}\n{used} · born {clock(chain.born)}")
         self.pin.setChecked(chain.pinned)

@@ -95,10 +95,10 @@ class ChainList(QTableView):
         self.verticalHeader().setDefaultSectionSize(_ROW)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header = self.horizontalHeader()
-        header.setMinimumSectionSize(36)
+        header.setMinimumSectionSize(32)
         header.setHighlightSections(False)
         header.setSectionResizeMode(LABEL, QHeaderView.ResizeMode.Stretch)
-        for column, width in ((TOKENS, 60), (PAGES, 52), (HITS, 44), (AGE, 54)):
+        for column, width in ((TOKENS, 54), (PAGES, 46), (HITS, 36), (AGE, 52)):
             header.setSectionResizeMode(column, QHeaderView.ResizeMode.Fixed)
             header.resizeSection(column, width)
         self.setSortingEnabled(True)

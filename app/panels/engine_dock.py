@@ -14,9 +14,9 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QDockWidget, QWidget
 
 from app.panels.asks import Bridge
-from app.panels.engine_view import EngineView
+from app.panels.engine_view import MODE_WORDS, MODES, EngineView
 from app.panels.history import RANGES, Series, StepHistory
-from app.panels.parts import DockTitleBar, ElidedLabel, Lamp, Segments, tool_button
+from app.panels.parts import DockTitleBar, ElidedLabel, Lamp, Segments, label, tool_button
 from app.panels.words import count
 from app.theme import icon
 from engine.port import EngineState
@@ -56,17 +56,21 @@ class EngineDock(QDockWidget):
         self._timer.timeout.connect(self._tick)
         bridge.step.connect(self._on_step)
         bridge.state.connect(self._on_state)
-        self.view.mode_changed.connect(self._paint)
 
     def _build_bar(self) -> None:
         self.bar = DockTitleBar(self, "Engine")
         self.lamp, self.now = Lamp(), ElidedLabel("", "caption")
+        self.modes = Segments("Steps as", MODE_WORDS)
+        self.modes.chosen.connect(self._on_mode)
         self.ranges = Segments("Range", [words for words, _ in RANGES])
         self.ranges.chosen.connect(self._on_range)
         self.pause = tool_button("pause", "Pause the plots (the engine goes on)", checkable=True)
         self.pause.toggled.connect(self._on_pause)
         for part in (self.lamp, self.now):
             self.bar.middle.addWidget(part, 1 if part is self.now else 0)
+        self.bar.middle.addWidget(label("steps", "caption"))
+        self.bar.middle.addWidget(self.modes)
+        self.bar.middle.addWidget(label("last", "caption"))
         self.bar.middle.addWidget(self.ranges)
         self.bar.middle.addWidget(self.pause)
         self.setTitleBarWidget(self.bar)
@@ -97,6 +101,10 @@ class EngineDock(QDockWidget):
             words = f"{state.stage} {state.detail}".strip()
             self.now.setText({"empty": "no model loaded"}.get(state.stage, words))
 
+    def _on_mode(self, index: int) -> None:
+        self.view.mode = MODES[index]
+        self._paint()
+
     def _on_range(self, index: int) -> None:
         self._range_s = RANGES[index][1]
         self._paint()
@@ -106,7 +114,6 @@ class EngineDock(QDockWidget):
         self.pause.setIcon(icon("play" if paused else "pause"))
         self.pause.setToolTip(words)
         self.pause.setAccessibleName(words)
-        self.view.set_held(paused)
         if not paused:
             self._paint()
 

@@ -1,28 +1,29 @@
-"""What stands in the Engine dock: three plots side by side, each with its name, legend and values."""
+"""What stands in the Engine dock: three plots side by side, each under its name and its values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QRectF, Qt, Signal
+import numpy as np
+from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter
-from PySide6.QtWidgets import QHBoxLayout, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
 
 from app.panels.history import Series, StepHistory
-from app.panels.parts import ElidedLabel, Segments, Swatch, label
-from app.panels.plots import PoolPlot, SpeedPlot
+from app.panels.parts import ElidedLabel, Swatch, label
+from app.panels.plots import PoolPlot, SpeedPlot, ago
 from app.panels.steps_plot import StepsPlot
 from app.panels.words import milliseconds
 from app.theme import Theme
 
 MODES = ("ms", "rows", "range")
-_MODE_WORDS = ("ms", "rows", "over time")
+MODE_WORDS = ("ms", "rows", "over time")
 
 
 class PlotPanel(QWidget):
-    """A plot under its header: name, legend, and on the right the values of now or under the cursor."""
+    """A plot under its header: name, on the right the values of now or under the cursor beside their marks."""
 
-    def __init__(self, title: str, plot: QWidget, legend: tuple[tuple[str, str], ...], *extra: QWidget) -> None:
+    def __init__(self, title: str, plot: QWidget, marks: Sequence[str]) -> None:
         super().__init__()
         self.plot = plot
         column = QVBoxLayout(self)
@@ -31,18 +32,26 @@ class PlotPanel(QWidget):
         row = QHBoxLayout()
         row.setSpacing(4)
         row.addWidget(label(title, "heading"))
-        row.addSpacing(6)
-        for words, token in legend:
-            row.addWidget(Swatch(_filled(token), 9))
-            row.addWidget(label(words, "caption"))
-            row.addSpacing(4)
-        for widget in extra:
-            row.addWidget(widget)
-        self.values = ElidedLabel("", "caption")
-        self.values.setAlignment(Qt.AlignmentFlag.AlignRight)
-        row.addWidget(self.values, 1)
+        row.addSpacing(4)
+        self.when = ElidedLabel("", "caption")
+        self.when.setAlignment(Qt.AlignmentFlag.AlignRight)
+        row.addWidget(self.when, 1)
+        self.values: list[QLabel] = []
+        for token in marks:
+            if token:
+                row.addSpacing(4)
+                row.addWidget(Swatch(_filled(token), 9))
+            value = label("", "caption")
+            self.values.append(value)
+            row.addWidget(value)
         column.addLayout(row)
         column.addWidget(plot, 1)
+
+    def say(self, when: str, *values: str) -> None:
+        """Show values, and when they were (empty: now)."""
+        self.when.setText(when)
+        for one, words in zip(self.values, values, strict=True):
+            one.setText(words)
 
 
 def _filled(token: str) -> Callable[[QPainter, QRectF, Theme], None]:
@@ -55,65 +64,51 @@ def _filled(token: str) -> Callable[[QPainter, QRectF, Theme], None]:
 
 
 class EngineView(QSplitter):
-    """Pool, Steps and Speed. What is under the cursor is told in the plot's header.
-
-    Signals:
-        mode_changed: the steps are to be shown in another way.
-    """
-
-    mode_changed = Signal()
+    """Pool, Steps and Speed. What is under the cursor is told in the plot's header."""
 
     def __init__(self, chat_title: Callable[[str], str]) -> None:
         super().__init__(Qt.Orientation.Horizontal)
         self.setAccessibleName("Engine plots")
+        self.setProperty("surface", "panel")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setHandleWidth(8)
         self._chat_title = chat_title
         self._history: StepHistory | None = None
         self._cursor = {"pool": -1, "steps": -1, "speed": -1}
-        self.pool_plot, self.steps_plot, self.speed_plot = PoolPlot(), StepsPlot(), SpeedPlot()
-        self.modes = Segments("Steps as", _MODE_WORDS)
         self.mode = MODES[0]
-        self.modes.chosen.connect(self._on_mode)
-        self.pool = PlotPanel("Pool", self.pool_plot, (("referenced", "active"), ("cached", "cached")))
-        self.steps = PlotPanel("Steps", self.steps_plot, (("prefill", "prefill"),), self.modes)
-        self.speed = PlotPanel("Speed", self.speed_plot, (("tok/s", "active"), ("queue", "prefill")))
+        self.pool_plot, self.steps_plot, self.speed_plot = PoolPlot(), StepsPlot(), SpeedPlot()
+        self.pool = PlotPanel("Pool", self.pool_plot, ("active", "cached", "free"))
+        self.steps = PlotPanel("Steps", self.steps_plot, ("", "prefill"))
+        self.speed = PlotPanel("Speed", self.speed_plot, ("active", "prefill"))
         for panel, share in ((self.pool, 5), (self.steps, 5), (self.speed, 4)):
             self.addWidget(panel)
             self.setStretchFactor(self.count() - 1, share)
-        self.setMinimumHeight(120)
+        self.setMinimumHeight(112)
         self.pool_plot.inspected.connect(lambda i: self._inspect("pool", i))
+        self.steps_plot.resized.connect(self._show_steps)
         self.steps_plot.inspected.connect(lambda i: self._inspect("steps", i))
         self.speed_plot.inspected.connect(lambda i: self._inspect("speed", i))
-
-    def _on_mode(self, index: int) -> None:
-        self.mode = MODES[index]
-        self.mode_changed.emit()
-
-    def set_held(self, held: bool) -> None:
-        """Say that the picture is paused."""
-        self.setAccessibleDescription("paused" if held else "")
 
     def show_history(self, history: StepHistory, series: Series, range_s: int) -> None:
         """Paint everything from the history and its series over ``range_s``."""
         self._history = history
-        if self.pool.isVisible() and self.pool.width() > 0:
-            evictions = history.evictions_since(float(series.at[0]))
-            names = {e.chat: self._chat_title(e.chat) for e in evictions}
-            self.pool_plot.show_series(series, range_s, evictions, names)
-        if self.steps.isVisible():
-            self._show_steps(history, series)
-        if self.speed.isVisible():
-            self.speed_plot.show_series(series, range_s)
-        for which in self._cursor:
-            self._say(which)
-
-    def _show_steps(self, history: StepHistory, series: Series) -> None:
+        evictions = history.evictions_since(float(series.at[0]))
+        names = {e.chat: self._chat_title(e.chat) for e in evictions}
+        self.pool_plot.show_series(series, range_s, evictions, names)
+        self.speed_plot.show_series(series, range_s)
         if self.mode == "range":
             self.steps_plot.show_series(series)
         else:
-            recent = history.recent(self.steps_plot.n_columns)
-            names = {stream: self._chat_title(chat) for stream, chat in history.names.items()}
-            self.steps_plot.show_recent(recent, names, by_time=self.mode == "ms")
+            self._show_steps()
+        for which in self._cursor:
+            self._say(which)
+
+    def _show_steps(self) -> None:
+        """Single steps, as many as fit."""
+        if self._history is not None and self.mode != "range":
+            recent = self._history.recent(self.steps_plot.n_columns)
+            chats = {stream: self._chat_title(chat) for stream, chat in self._history.names.items()}
+            self.steps_plot.show_recent(recent, chats, by_time=self.mode == "ms")
 
     def _inspect(self, which: str, index: int) -> None:
         self._cursor[which] = index
@@ -125,49 +120,45 @@ class EngineView(QSplitter):
             return
         index = self._cursor[which]
         if which == "pool":
-            self.pool.values.setText(pool_words(self.pool_plot.series, index))
+            self.pool.say(*pool_words(self.pool_plot.series, index))
         elif which == "speed":
-            self.speed.values.setText(speed_words(self.speed_plot.series, index))
+            self.speed.say(*speed_words(self.speed_plot.series, self.speed_plot.speed, index))
         else:
-            self.steps.values.setText(self._step_words(index))
-
-    def _step_words(self, index: int) -> str:
-        plot = self.steps_plot
-        if plot.series is not None:
-            series = plot.series
-            ago = _ago(series, index)
-            return f"{ago}batch {series.width[index]:.0f} · {series.prefill_share[index]:.0%} of the time on prompts"
-        recent = plot.recent
-        if recent is None or not len(recent.step):
-            return ""
-        i = index if 0 <= index < len(recent.step) else -1
-        head = f"step {int(recent.step[i]):,} · " if index >= 0 else ""
-        words = f"{head}batch {int(recent.width[i])} · {milliseconds(recent.duration_us[i])}"
-        if recent.prefill_tokens[i]:
-            words += f" · read {int(recent.prefill_tokens[i]):,} in {milliseconds(recent.prefill_us[i])}"
-        return words
+            self.steps.say(*step_words(self.steps_plot, index))
 
 
-def _ago(series: Series, index: int) -> str:
-    """``−12 s · `` for a column under the cursor, nothing for now."""
-    return f"−{series.at[-1] - series.at[index]:.0f} s · " if 0 <= index < len(series.at) else ""
-
-
-def pool_words(series: Series | None, index: int) -> str:
-    """Pages at a column (-1: now): "58 · 87 · 119 free of 264"."""
-    if series is None:
+def _when(series: Series, index: int) -> str:
+    """``−12 s`` for a column under the cursor, nothing for now."""
+    if not 0 <= index < len(series.at):
         return ""
+    return ago(float(series.at[-1] - series.at[index]))
+
+
+def pool_words(series: Series | None, index: int) -> tuple[str, str, str, str]:
+    """When, referenced, cached and free pages at a column (-1: now)."""
+    if series is None or series.capacity[index] != series.capacity[index]:
+        return ("", "referenced", "cached", "free")
     referenced, cached, capacity = series.referenced[index], series.cached[index], series.capacity[index]
-    if capacity != capacity:
-        return ""
-    free = capacity - referenced - cached
-    return f"{_ago(series, index)}{referenced:,.0f} + {cached:,.0f} + {free:,.0f} free = {capacity:,.0f}"
+    free = f"{capacity - referenced - cached:,.0f} free of {capacity:,.0f}"
+    return (_when(series, index), f"{referenced:,.0f} referenced", f"{cached:,.0f} cached", free)
 
 
-def speed_words(series: Series | None, index: int) -> str:
-    """Tokens per second, prompt tokens per second and queue at a column (-1: now)."""
+def speed_words(series: Series | None, speed: np.ndarray, index: int) -> tuple[str, str, str]:
+    """When, generated tokens per second and the queue's length at a column (-1: now)."""
     if series is None:
-        return ""
-    at = index if index >= 0 else max(-2, -len(series.at))
-    words = f"{_ago(series, index)}{series.tokens_per_s[at]:,.0f} tok/s · queue {series.queued[at]:.0f}"
-    return words + (f" · reading {series.read_per_s[at]:,.0f}/s" if series.read_per_s[at] else "")
+        return ("", "tok/s", "queue")
+    return (_when(series, index), f"{speed[index]:,.0f} tok/s", f"queue {series.queued[index]:.0f}")
+
+
+def step_words(plot: StepsPlot, index: int) -> tuple[str, str, str]:
+    """Which step, its batch and time, and its prompt chunk at a column (-1: the last)."""
+    if plot.series is not None:
+        share = f"{plot.series.prefill_share[index]:.0%} of the time"
+        return (_when(plot.series, index), f"batch {plot.series.width[index]:.0f}", share)
+    recent = plot.recent
+    if recent is None or not len(recent.step):
+        return ("", "", "prefill")
+    i = index if 0 <= index < len(recent.step) else -1
+    read = f"read {int(recent.prefill_tokens[i]):,}" if recent.prefill_tokens[i] else "prefill"
+    which = f"step {int(recent.step[i]):,}" if index >= 0 else ""
+    return (which, f"batch {int(recent.width[i])} · {milliseconds(recent.duration_us[i])}", read)

@@ -27,7 +27,7 @@ def build(pitch: int, theme: Theme) -> np.ndarray:
     painter.setRenderHint(QPainter.RenderHint.Antialiasing, pitch >= 6)
     gap = max(1, round(pitch * 0.16))
     for code in range(BLANK):
-        painter.setOpacity(0.28 if code & DIMMED else 1.0)
+        painter.setOpacity(0.38 if code & DIMMED and code & 7 != FREE else 1.0)
         draw_cell(painter, QRectF(0, code * pitch, pitch - gap, pitch - gap), code & ~DIMMED, theme)
     painter.end()
     raw = np.frombuffer(strip.constBits(), np.uint32).reshape(BLANK + 1, pitch, pitch)

@@ -21,6 +21,8 @@ from PySide6.QtWidgets import (
 
 from app.theme import Theme, icon
 
+_FIGURES = re.compile(r"\b(\d[\d,]*|no) (pages?|stay(s|ed)?|leaves?)\b")
+
 
 def label(text: str = "", role: str = "", *, wrap: bool = False) -> QLabel:
     """A text label with a role of the stylesheet."""
@@ -32,9 +34,9 @@ def label(text: str = "", role: str = "", *, wrap: bool = False) -> QLabel:
     return made
 
 
-def strong(sentence: str, pattern: str = r"\d[\d,]*(?: (?:pages?|stay(?:s|ed)?))?") -> str:
-    """The sentence as rich text with its figures in semibold."""
-    return re.sub(pattern, lambda m: semibold(m.group(0)), html.escape(sentence))
+def strong(sentence: str) -> str:
+    """The sentence as rich text with its page counts in semibold."""
+    return _FIGURES.sub(lambda m: semibold(m.group(0)), html.escape(sentence))
 
 
 def semibold(escaped: str) -> str:
@@ -207,8 +209,12 @@ class DockTitleBar(QWidget):
         self.close_button = tool_button("close", f"Hide {title}")
         self.float_button.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
         self.close_button.clicked.connect(dock.close)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(0)
         for button in (self.float_button, self.close_button):
-            self._outer.addWidget(button)
+            button.setIconSize(QSize(14, 14))
+            buttons.addWidget(button)
+        self._outer.addLayout(buttons)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(120, super().minimumSizeHint().height())

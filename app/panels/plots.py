@@ -9,14 +9,53 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import QEvent, QPointF, Qt, Signal
-from PySide6.QtGui import QFont, QPen
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QBrush, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QWidget
 
 from app.panels.history import Series
 from app.panels.words import shorten
 from app.theme import Theme
 from engine.scheduling.events import Eviction
+
+AXIS, _TOP = 18, 6
+
+
+class AreaItem(pg.GraphicsObject):
+    """A filled curve as one polygon (pyqtgraph's own fill is cut into pieces whose seams show)."""
+
+    def __init__(self, *, steps: bool = False) -> None:
+        super().__init__()
+        self._steps = steps
+        self._line = QPolygonF()
+        self._area: QPolygonF | None = None
+        self.pen: QPen = pg.mkPen(None)
+        self.brush: QBrush | None = None
+
+    def set_data(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Take over float64 arrays of one length; values that are not finite end the curve."""
+        good = np.isfinite(y)
+        x, y = x[good], y[good]
+        if self._steps and len(x):
+            x, y = np.repeat(x, 2)[:-1], np.repeat(y, 2)[1:]
+        self._line = pg.functions.arrayToQPolygonF(x, y) if len(x) else QPolygonF()
+        self._area = None
+        if self.brush is not None and len(x):
+            self._area = pg.functions.arrayToQPolygonF(np.r_[x[0], x, x[-1]], np.r_[0.0, y, 0.0])
+        self.prepareGeometryChange()
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        return self._line.boundingRect().united(self._area.boundingRect() if self._area is not None else QRectF())
+
+    def paint(self, painter: QPainter, *_: object) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, not self._steps)
+        if self._area is not None and self.brush is not None:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(self.brush)
+            painter.drawPolygon(self._area)
+        painter.setPen(self.pen)
+        painter.drawPolyline(self._line)
 
 
 class TimePlot(pg.PlotWidget):
@@ -39,12 +78,10 @@ class TimePlot(pg.PlotWidget):
         item.hideButtons()
         item.hideAxis("left")
         item.setMouseEnabled(False, False)
-        item.layout.setContentsMargins(0, 0, 0, 0)
+        item.hideAxis("bottom")
+        item.layout.setContentsMargins(0, _TOP, 0, AXIS)
         item.getViewBox().setDefaultPadding(0)
         item.disableAutoRange()
-        self._axis = item.getAxis("bottom")
-        self._axis.setStyle(tickLength=0, tickTextOffset=3, autoReduceTextSpace=False, hideOverlappingLabels=False)
-        self._axis.setHeight(18)
         self._grid = [pg.InfiniteLine(angle=0, movable=False) for _ in range(4)]
         self._cursor = pg.InfiniteLine(angle=90, movable=False)
         for line in (*self._grid, self._cursor):
@@ -52,6 +89,7 @@ class TimePlot(pg.PlotWidget):
         self._cursor.setZValue(20)
         self._cursor.hide()
         self._top = 1.0
+        self._words = ("", "")
         Theme.current().changed.connect(self.recolor)
 
     def recolor(self) -> None:
@@ -61,10 +99,7 @@ class TimePlot(pg.PlotWidget):
         for line in self._grid:
             line.setPen(pg.mkPen(theme.color("line"), width=1))
         self._cursor.setPen(pg.mkPen(theme.color("muted"), width=1))
-        self._axis.setPen(pg.mkPen(None))
-        self._axis.setTextPen(theme.color("muted"))
-        font: QFont = theme.font("caption")
-        self._axis.setStyle(tickFont=font)
+        self.viewport().update()
 
     def set_range(self, range_s: float, top: float) -> None:
         """Fix the axes: ``range_s`` seconds up to now, 0 to ``top``."""
@@ -73,8 +108,18 @@ class TimePlot(pg.PlotWidget):
         box.setRange(xRange=(-range_s, 0), yRange=(0, self._top * 1.02), padding=0, disableAutoRange=True)
         for number, line in enumerate(self._grid):
             line.setValue(self._top * number / 3)
-        words = f"−{range_s:.0f} s" if range_s <= 60 else f"−{range_s / 60:.0f} min"
-        self._axis.setTicks([[(-range_s * 0.965, words), (-range_s * 0.025, "now")]])
+        self._words = (ago(range_s), "now")
+
+    def drawForeground(self, painter: QPainter, rect: QRectF) -> None:
+        """Write the ends of the time axis under the plot."""
+        painter.save()
+        painter.resetTransform()
+        painter.setPen(Theme.current().color("muted"))
+        painter.setFont(Theme.current().font("caption"))
+        below = QRectF(0, self.height() - AXIS + 3, self.width(), AXIS - 3)
+        for words, side in zip(self._words, (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight), strict=True):
+            painter.drawText(below, side | Qt.AlignmentFlag.AlignVCenter, words)
+        painter.restore()
 
     def column_at(self, x: float) -> int:
         """The column of the series at ``x`` seconds before now (negative), -1 without one."""
@@ -111,8 +156,8 @@ class PoolPlot(TimePlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Pool: referenced, cached and free pages over time", parent)
-        self._cached = pg.PlotCurveItem(fillLevel=0, antialias=True)
-        self._referenced = pg.PlotCurveItem(fillLevel=0, antialias=True)
+        self._cached = AreaItem()
+        self._referenced = AreaItem()
         self._marks = pg.PlotCurveItem(connect="pairs")
         self._label = pg.TextItem(anchor=(1, 0))
         for curve in (self._cached, self._referenced, self._marks, self._label):
@@ -125,8 +170,8 @@ class PoolPlot(TimePlot):
         super().recolor()
         theme = Theme.current()
         for curve, token in ((self._cached, "cached"), (self._referenced, "active")):
-            curve.setPen(pg.mkPen(theme.color(token), width=1.2))
-            curve.setBrush(theme.color(f"{token}_area"))
+            curve.pen = pg.mkPen(theme.color(token), width=1.2)
+            curve.brush = QBrush(theme.color(f"{token}_area"))
         marks = pg.mkPen(theme.color("diverged"), width=1.2, style=Qt.PenStyle.DashLine)
         self._marks.setPen(marks)
         self._label.setColor(theme.color("muted"))
@@ -139,8 +184,8 @@ class PoolPlot(TimePlot):
         capacity = float(series.capacity[known].max()) if len(known) else 1.0
         self.set_range(range_s, capacity)
         times = self.times[known]
-        self._referenced.setData(times, series.referenced[known])
-        self._cached.setData(times, (series.referenced + series.cached)[known])
+        self._referenced.set_data(times, series.referenced[known])
+        self._cached.set_data(times, (series.referenced + series.cached)[known])
         now = float(series.at[-1])
         at = np.repeat([e.at - now for e in evictions], 2)
         self._marks.setData(at, np.tile([0.0, capacity], len(evictions)))
@@ -158,8 +203,9 @@ class SpeedPlot(TimePlot):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Speed: generated tokens per second and queue length over time", parent)
-        self._tokens = pg.PlotCurveItem(fillLevel=0, antialias=True)
-        self._queue = pg.PlotCurveItem(stepMode="right", antialias=False)
+        self._tokens = AreaItem()
+        self._queue = AreaItem(steps=True)
+        self.speed = np.zeros(0)
         for curve in (self._tokens, self._queue):
             self.plotItem.addItem(curve, ignoreBounds=True)
         self.recolor()
@@ -167,23 +213,27 @@ class SpeedPlot(TimePlot):
     def recolor(self) -> None:
         super().recolor()
         theme = Theme.current()
-        self._tokens.setPen(pg.mkPen(theme.color("active"), width=1.4))
-        self._tokens.setBrush(theme.color("active", 0.18))
-        pen: QPen = pg.mkPen(theme.color("prefill"), width=1.2, style=Qt.PenStyle.DashLine)
-        self._queue.setPen(pen)
+        self._tokens.pen = pg.mkPen(theme.color("active"), width=1.4)
+        self._tokens.brush = QBrush(theme.color("active", 0.18))
+        self._queue.pen = pg.mkPen(theme.color("prefill"), width=1.4, style=Qt.PenStyle.DashLine)
 
     def show_series(self, series: Series, range_s: float) -> None:
         """Paint a series."""
         self.series = series
-        speed = smooth(series.tokens_per_s, max(1, round(1.0 / series.width_s)))
+        self.speed = speed = smooth(series.tokens_per_s, max(1, round(1.0 / series.width_s)))
         top = nice_top(float(speed.max(initial=0.0)))
         self.set_range(range_s, top)
-        self._tokens.setData(self.times, speed)
+        self._tokens.set_data(self.times, speed)
         queue_top = max(4.0, float(series.queued.max(initial=0.0)))
         shown = bool(series.queued.any())
         self._queue.setVisible(shown)
         if shown:
-            self._queue.setData(self.times, series.queued / queue_top * top)
+            self._queue.set_data(self.times, series.queued / queue_top * top)
+
+
+def ago(seconds: float) -> str:
+    """``−60 s``, ``−15 min``: the start of a range."""
+    return f"−{seconds:.0f} s" if seconds <= 60 else f"−{seconds / 60:.0f} min"
 
 
 def smooth(values: np.ndarray, n: int) -> np.ndarray:

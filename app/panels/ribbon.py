@@ -94,6 +94,8 @@ class Ribbon(QWidget):
         top = (self.height() - _HEIGHT) / 2
         for number, (kind, _) in enumerate(self._cells):
             box = QRectF(1 + number * (_CELL + _GAP), top, _CELL, _HEIGHT)
+            if kind == GENERATED:
+                box.adjust(0, 2, 0, -2)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(theme.color(_COLORS[kind]))
             if kind == EVICTED:
@@ -102,9 +104,6 @@ class Ribbon(QWidget):
                 painter.drawRoundedRect(box, 2.5, 2.5)
             if kind == DIVERGED:
                 _paint_fork(painter, box, theme)
-            elif kind == GENERATED:
-                painter.setBrush(theme.color("panel", 0.45))
-                painter.drawRect(QRectF(box.left() + 3, box.center().y() - 0.75, box.width() - 6, 1.5))
         if self.hasFocus():
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QPen(theme.color("accent"), 1))

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.panels.history import Recent, Series
-from app.panels.plots import nice_top
+from app.panels.plots import AXIS, ago, nice_top
 from app.panels.words import milliseconds, shorten
 from app.theme import Theme
 from app.theme.tokens import mix
 
 COLUMN = 6
-_AXIS, _TOP = 18, 6
+_TOP = 6
 _PREFILL_ROWS = 0.32
 """In the batch view a full prompt chunk takes this share of the height: its tokens have a scale of their own."""
 
@@ -39,10 +39,12 @@ class StepsPlot(QWidget):
     """Columns of steps.
 
     Signals:
+        resized: another number of columns fits now.
         inspected(index): the cursor is over this column of what is shown; -1 when it left.
     """
 
     inspected = Signal(int)
+    resized = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -77,7 +79,7 @@ class StepsPlot(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        area = QRectF(0, _TOP, self.width(), self.height() - _AXIS - _TOP)
+        area = QRectF(0, _TOP, self.width(), self.height() - AXIS - _TOP)
         theme = Theme.current()
         painter.setPen(QPen(theme.color("line"), 1))
         for number in range(4):
@@ -138,9 +140,7 @@ class StepsPlot(QWidget):
             if orange > 0:
                 painter.fillRect(QRectF(x, area.bottom() - tall - max(1.5, orange), wide, max(1.5, orange)), prefill)
         self._paint_cursor(painter, area, area.left(), pitch)
-        seconds = n * series.width_s
-        start = f"−{seconds:.0f} s" if seconds <= 60 else f"−{seconds / 60:.0f} min"
-        self._paint_words(painter, area, start, "now")
+        self._paint_words(painter, area, ago(n * series.width_s), "now")
         painter.drawText(QRectF(0, area.top() + 1, area.width(), 16), Qt.AlignmentFlag.AlignLeft, f"{top:.0f} wide")
 
     def _paint_cursor(self, painter: QPainter, area: QRectF, left: float, pitch: float) -> None:
@@ -153,7 +153,7 @@ class StepsPlot(QWidget):
 
     def _paint_words(self, painter: QPainter, area: QRectF, left: str, right: str) -> None:
         painter.setPen(Theme.current().color("muted"))
-        below = QRectF(0, area.bottom() + 3, area.width(), _AXIS - 3)
+        below = QRectF(0, area.bottom() + 3, area.width(), AXIS - 3)
         painter.drawText(below, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, left)
         painter.drawText(below, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, right)
 
@@ -185,6 +185,10 @@ class StepsPlot(QWidget):
         else:
             return -1
         return index if 0 <= index < n else -1
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.resized.emit()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         self._inspect(self.column_at(event.position().x()))

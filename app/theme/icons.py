@@ -67,7 +67,8 @@ class _StrokeEngine(QIconEngine):
         return self.scaledPixmap(size, mode, state, 1.0)
 
     def scaledPixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State, scale: float) -> QPixmap:
-        return QPixmap(_render(self._name, self._hex(mode, state), size.width(), size.height(), scale))
+        width, height = round(size.width() * scale), round(size.height() * scale)
+        return QPixmap(_render(self._name, self._hex(mode, state), width, height, scale))
 
     def clone(self) -> QIconEngine:
         return _StrokeEngine(self._name, self._color, self._on_color)
