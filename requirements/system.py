@@ -47,7 +47,7 @@ LIBRARIES = {
     "libxkbcommon.so.0": "libxkbcommon0",
 }
 # Programs that the tests marked xvfb run.
-TEST_PROGRAMS = {"Xvfb": "xvfb", "openbox": "openbox", "xdotool": "xdotool"}
+TEST_PROGRAMS = {"Xvfb": "xvfb", "openbox": "openbox", "xauth": "xauth", "xdotool": "xdotool"}
 
 
 def missing_libraries() -> dict[str, str]:
