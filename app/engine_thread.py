@@ -149,6 +149,10 @@ class EngineBridge(QObject):
                     self.finished.emit(event)
         self.step.emit(report)
 
+    def announce(self, state: EngineState) -> None:
+        """Say where things stand before the engine can (a model is being fetched, or was not found)."""
+        self._on_state(state)
+
     def _on_state(self, state: EngineState) -> None:
         if not self._closing:
             self._state = state

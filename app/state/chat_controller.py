@@ -15,12 +15,16 @@ from PySide6.QtCore import QObject, Signal
 from app.engine_thread import EngineBridge
 from app.state.document import Conversation, Message, new_id
 from app.state.frame_clock import FrameClock
-from app.state.jobs import job_for_draft, job_for_reply, one_line, vocabulary_of
-from app.state.reply_tracker import LiveReply, ReplyTracker
+from app.state.jobs import first_kept, job_for_draft, job_for_reply, one_line, vocabulary_of
+from app.state.reply_tracker import Evidence, LiveReply, ReplyTracker
 from app.state.sampling import ChatSettings
 from app.state.store import ChatHead, ChatStore, SearchHit
 from app.text import tr
 from engine.port import ChatJob, Forecast
+from engine.scheduling.events import Finished
+
+KEEP_SHARE = 0.7
+"""When the oldest turns are dropped, this share of the context is kept."""
 
 Activity = Literal["idle", "waiting", "reading", "writing", "failed"]
 
@@ -138,6 +142,34 @@ class ChatController(QObject):
         conversation = self.conversation(chat)
         if self.live(chat) is None:
             self._start(conversation, conversation.messages[message], resume=True)
+
+    def drop_oldest(self, chat: str, message: str) -> None:
+        """Leave the oldest turns out of the prompt until it fits 70 % of the context, and ask again."""
+        state = self._bridge.engine_state
+        conversation = self.conversation(chat)
+        if state.model is None or self.live(chat) is not None:
+            return
+        path = conversation.path_to(message)[:-1]
+        room = round(state.model.n_ctx * KEEP_SHARE)
+        job = job_for_draft(conversation, path[:-1], path[-1].text, vocabulary=vocabulary_of(state.model))
+
+        def drop(forecast: Forecast) -> None:
+            conversation.first_kept = first_kept(conversation, path, forecast, room)
+            self.store.save_chat(conversation)
+            self.retry(chat, message)
+
+        self._bridge.ask(self._bridge.port.forecast(job), drop)
+
+    def evidence(self, chat: str, message: str) -> Evidence | None:
+        """What the engine said of a finished reply; rebuilt from its figures after a restart."""
+        found = self.tracker.evidence(message)
+        stats = self.conversation(chat).messages[message].stats
+        if found is not None or stats is None:
+            return found
+        finished = Finished(
+            0, "stop", stats.n_prompt, stats.n_cached, stats.n_gen, 0, 0, 0, chain=stats.chain, miss=stats.miss
+        )
+        return Evidence(None, finished, ())
 
     def stop(self, chat: str) -> None:
         """Stop the reply of this chat; what is written stays."""

@@ -78,7 +78,10 @@ class Message:
 
 @dataclass(slots=True)
 class Conversation:
-    """One chat: its messages by id and, per fork, which branch is shown."""
+    """One chat: its messages by id and, per fork, which branch is shown.
+
+    ``first_kept`` is the first message that is still sent when the chat outgrew the context (None: all are).
+    """
 
     id: str
     title: str = ""
@@ -88,6 +91,7 @@ class Conversation:
     messages: dict[str, Message] = field(default_factory=dict)
     roots: list[str] = field(default_factory=list)
     chosen_root: str | None = None
+    first_kept: str | None = None
 
     def path(self) -> list[Message]:
         """The messages on the shown branch, oldest first."""

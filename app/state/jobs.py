@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.state.document import Conversation, Message
-from app.state.sampling import ChatSettings
-from engine.port import ChatJob, ModelInfo, Turn
+from engine.port import ChatJob, Forecast, ModelInfo, Turn
 
 LABEL_CHARS = 48
 
@@ -23,10 +22,11 @@ def one_line(text: str, limit: int = LABEL_CHARS) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
-def turns_of(messages: Sequence[Message], settings: ChatSettings, vocabulary: str) -> tuple[Turn, ...]:
-    """The turns of a branch, the chat's system prompt first."""
-    turns = [Turn("system", settings.system_prompt)] if settings.system_prompt.strip() else []
-    for message in messages:
+def turns_of(conversation: Conversation, messages: Sequence[Message], vocabulary: str) -> tuple[Turn, ...]:
+    """The turns of a branch, the chat's system prompt first, without those that were dropped."""
+    prompt = conversation.settings.system_prompt
+    turns = [Turn("system", prompt)] if prompt.strip() else []
+    for message in messages[n_dropped(conversation, messages) :]:
         exact = message.role == "assistant" and message.model == vocabulary and bool(message.ids)
         turns.append(Turn(message.role, message.text, tuple(message.ids) if exact else None))
     return tuple(turns)
@@ -49,7 +49,7 @@ def job_for_reply(
     return ChatJob(
         id=stream,
         chat=conversation.id,
-        turns=turns_of(path if resume else path[:-1], settings, vocabulary),
+        turns=turns_of(conversation, path if resume else path[:-1], vocabulary),
         sampling=sampling,
         max_new=settings.max_new,
         label=one_line(question),
@@ -59,7 +59,7 @@ def job_for_reply(
 
 def job_for_draft(conversation: Conversation, before: Sequence[Message], draft: str, *, vocabulary: str) -> ChatJob:
     """What would be sent if the draft were sent now after these messages (for a forecast)."""
-    turns = turns_of(before, conversation.settings, vocabulary)
+    turns = turns_of(conversation, before, vocabulary)
     return ChatJob(
         id=0,
         chat=conversation.id,
@@ -68,3 +68,27 @@ def job_for_draft(conversation: Conversation, before: Sequence[Message], draft: 
         max_new=conversation.settings.max_new,
         label=one_line(draft),
     )
+
+
+def n_dropped(conversation: Conversation, messages: Sequence[Message]) -> int:
+    """How many of the first messages are not sent any more."""
+    kept = conversation.first_kept
+    return next((n for n, message in enumerate(messages) if message.id == kept), 0) if kept else 0
+
+
+def first_kept(conversation: Conversation, path: Sequence[Message], forecast: Forecast, room: int) -> str:
+    """The message from which on the turns of ``path`` fit into ``room`` tokens, by the engine's count per turn.
+
+    The last message is always kept, and the first kept one is a user's.
+    """
+    skipped = n_dropped(conversation, path)
+    system = 1 if conversation.settings.system_prompt.strip() else 0
+    counts: dict[int, int] = {}
+    for span in forecast.spans:
+        counts[span.turn] = counts.get(span.turn, 0) + span.end - span.start
+    left = forecast.n_prompt
+    for number in range(skipped, len(path) - 1):
+        if left <= room and path[number].role == "user":
+            return path[number].id
+        left -= counts.get(number - skipped + system, 0)
+    return path[-1].id

@@ -22,7 +22,7 @@ from app.text import tr
 from app.theme import app_icon, icon
 from app.views.chat_list import CHAT_ROLE, ChatDelegate, ChatListModel
 from app.views.engine_status import EngineStatus
-from app.views.parts import label
+from app.views.parts import label, tool_button
 
 MARGIN = 10
 
@@ -97,6 +97,12 @@ class Sidebar(QWidget):
         else:
             self.list.clearSelection()
 
+    def set_menu(self, menu: QMenu) -> None:
+        """All commands, behind the button beside the name."""
+        self._menu_button.clicked.connect(
+            lambda: menu.popup(self._menu_button.mapToGlobal(QPoint(0, self._menu_button.height())))
+        )
+
     def _heading(self) -> QHBoxLayout:
         row = QHBoxLayout()
         row.setContentsMargins(6, 0, 6, 2)
@@ -106,6 +112,8 @@ class Sidebar(QWidget):
         row.addWidget(mark)
         row.addWidget(label("KVScope", "title"))
         row.addStretch(1)
+        self._menu_button = tool_button("menu", tr("All commands"), lambda: None)
+        row.addWidget(self._menu_button)
         return row
 
     def _make_list(self) -> _List:

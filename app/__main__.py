@@ -1,0 +1,126 @@
+"""The desktop application: ``python -m app [MODEL]``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from PySide6.QtCore import QSettings, QTimer
+from PySide6.QtWidgets import QApplication
+
+from app import crash, logs
+from app.engine_thread import EngineBridge, PortFactory
+from app.main_window import MainWindow
+from app.state.chat_controller import ChatController
+from app.state.frame_clock import FrameClock
+from app.state.model_opener import ModelOpener
+from app.state.store import ChatStore, MemoryStore
+from app.text import tr
+from app.theme import Theme, ThemeMode
+from engine.catalog import data_dir
+from engine.hosting.bundle import Bundle, LoadProgress
+from engine.loop import EngineLoop
+from engine.port import EnginePort, EngineSink, LoadOptions
+
+log = logging.getLogger(__name__)
+
+CLOSE_MS = 1800
+"""How long the engine may take to end, in milliseconds."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the window; returns the exit code."""
+    arguments = _arguments(sys.argv[1:] if argv is None else list(argv))
+    if arguments.self_test:
+        from app.self_test import main as self_test
+
+        return self_test()
+    logs.set_up()
+    crash.install()
+    app = QApplication(sys.argv[:1])
+    app.setApplicationName("kvscope")
+    app.setApplicationDisplayName("KVScope")
+    app.setDesktopFileName("kvscope")
+    settings = QSettings(str(data_dir() / "window.ini"), QSettings.Format.IniFormat)
+    Theme.install(app, _mode(settings))
+    running = Application(_engine, MemoryStore(), settings)
+    _end_on_signals(app)
+    running.show(arguments.model)
+    code = app.exec()
+    clean = running.close()
+    crash.uninstall()
+    if not clean:
+        # A thread inside compiled code or a system call cannot be interrupted. Everything is saved: leave it behind.
+        log.warning("The engine did not end in time; leaving without it.")
+        logging.shutdown()
+        os._exit(code)
+    return code
+
+
+class Application:
+    """The objects of one run, in the order in which they depend on each other."""
+
+    def __init__(self, make_port: PortFactory, store: ChatStore, settings: QSettings) -> None:
+        self.store = store
+        self.bridge = EngineBridge(make_port)
+        self.clock = FrameClock()
+        self.controller = ChatController(self.bridge, store, self.clock)
+        self.opener = ModelOpener(self.bridge)
+        self.window = MainWindow(self.bridge, self.controller, self.opener, settings)
+
+    def show(self, model: str | None = None) -> None:
+        """Show the window, then start the engine and open ``model`` (None: the default one)."""
+        self.bridge.start()
+        self.window.show()
+        QTimer.singleShot(0, lambda: self.opener.open(model))
+
+    def close(self) -> bool:
+        """End everything in order; False when the engine did not end in time."""
+        self.window.hide()
+        self.controller.save()
+        self.opener.close()
+        ended = self.bridge.shutdown(CLOSE_MS)
+        self.store.close()
+        return ended
+
+
+def _engine(sink: EngineSink) -> EnginePort:
+    return EngineLoop(sink, _load)
+
+
+def _load(options: LoadOptions, progress: LoadProgress) -> Bundle:
+    """On the loader's thread: the compiler is imported only now, so that the window does not wait for it."""
+    from engine.model.loading import load_bundle
+
+    return load_bundle(options, progress)
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="kvscope", description=tr("Chat with local models and watch their KV cache."))
+    parser.add_argument("model", nargs="?", help=tr("a GGUF file or a known model; without it the default model"))
+    parser.add_argument("--self-test", action="store_true", help=tr("check this installation and say how it went"))
+    return parser.parse_args(argv)
+
+
+def _mode(settings: QSettings) -> ThemeMode:
+    saved = settings.value("theme")
+    modes: tuple[ThemeMode, ...] = ("light", "dark")
+    return next((mode for mode in modes if mode == saved), "system")
+
+
+def _end_on_signals(app: QApplication) -> None:
+    """Ctrl+C and a polite kill close the window as a click would."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: app.quit())
+    heartbeat = QTimer(app)
+    heartbeat.setInterval(500)
+    heartbeat.timeout.connect(lambda: None)
+    heartbeat.start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
