@@ -18,7 +18,7 @@ from PySide6.QtCore import QDir
 
 from app.theme.tokens import Palette
 
-_SHEETS = ("base", "buttons", "inputs", "views", "docks")
+_SHEETS = ("base", "buttons", "inputs", "views", "docks", "chat")
 
 
 def build(tokens: Palette, mono_family: str) -> str:

@@ -99,8 +99,8 @@ class ChatView(QScrollArea):
         if self._stale:
             return
         width = self.viewport().width()
-        inner = max(min(width - 2 * SIDE, WIDEST), 120)
-        left = (width - inner) // 2
+        inner = max(min(self.width() - 2 * SIDE, WIDEST), 120)
+        left = (self.width() - inner) // 2
         y = TOP
         self._placing = True
         for view in self.views.values():

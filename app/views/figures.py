@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 from app.state.document import Message, ReplyStats
 from app.state.reply_tracker import LiveReply
 from app.text import tr, trn
@@ -25,24 +27,31 @@ def asks_why(stats: ReplyStats) -> bool:
     return stats.miss is not None and stats.miss.cause not in PLAIN_CAUSES
 
 
-def figures_html(stats: ReplyStats) -> str:
-    """Tokens/s, time to first token, and where the tokens came from; rich text made of our own numbers only."""
+def figures_html(stats: ReplyStats, strong: str) -> str:
+    """Tokens/s, time to first token, and where the tokens came from, numbers in the colour ``strong``.
+
+    Rich text made of our own numbers only.
+    """
+
+    def bold(text: str) -> str:
+        return f'<span style="color:{strong};font-weight:600">{text}</span>'
+
     parts = []
     if stats.n_gen and stats.gen_s > 0:
         width = round(stats.width)
         chats = " " + tr("× {n} chats", n=width) if width > 1 else ""
-        parts.append(f"<b>{stats.tokens_per_s:,.0f}</b> {tr('tok/s')}{chats}")
+        parts.append(f"{bold(f'{stats.tokens_per_s:,.0f}')} {tr('tok/s')}{chats}")
     if stats.ttft_s > 0:
-        parts.append(f"{tr('first token')} <b>{duration(stats.ttft_s)}</b>")
-    reused = f"<b>{stats.n_cached:,}</b>"
+        parts.append(f"{tr('first token')} {bold(duration(stats.ttft_s))}")
+    reused = f"{stats.n_cached:,}"
     if asks_why(stats):
-        reused = f"<b>{tr('{n:,} of {total:,}', n=stats.n_cached, total=stats.n_prompt)}</b>"
+        reused = tr("{n:,} of {total:,}", n=stats.n_cached, total=stats.n_prompt)
+    reused = bold(reused)
     if stats.chain is not None:
-        reused = f'<a href="chain">{reused}</a>'
-    computed = max(stats.n_prompt - stats.n_cached, 0)
-    parts.append(
-        f"{tr('reused')} {reused} · {tr('computed')} <b>{computed:,}</b> · {tr('generated')} <b>{stats.n_gen:,}</b>"
-    )
+        reused = f'<a href="chain" style="text-decoration:none">{reused}</a>'
+    computed = bold(f"{max(stats.n_prompt - stats.n_cached, 0):,}")
+    generated = bold(f"{stats.n_gen:,}")
+    parts.append(f"{tr('reused')} {reused} · {tr('computed')} {computed} · {tr('generated')} {generated}")
     return "&nbsp;&nbsp;&nbsp;".join(parts)
 
 
@@ -51,7 +60,7 @@ def progress_text(live: LiveReply, state: EngineState) -> str:
     match live.phase:
         case "waiting_for_model":
             detail = state.detail or tr("the model is not ready yet")
-            return tr("waiting: {detail}", detail=detail)
+            return html.escape(tr("waiting: {detail}", detail=detail))
         case "preparing":
             return tr("preparing the prompt")
         case "queued":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from app.panels.ribbon import Ribbon
-from app.state.document import Message
+from app.state.document import Message, ReplyStats
 from app.state.reply_tracker import LiveReply
 from app.text import tr
+from app.theme import Theme, icon
 from app.views.figures import asks_why, figures_html, outcome_text, progress_text
 from app.views.parts import flow, label, link_button, tool_button
 from app.views.progress import ReadingBar
@@ -21,19 +22,15 @@ REPAINT_S = 0.2
 """How often the figures of a running reply change, in seconds: faster is only flicker."""
 
 
-class Footer(QWidget):
-    """Figures and actions of one reply.
+class ReplyActions(QWidget):
+    """What can be done with a reply; quiet under older replies.
 
     Signals:
-        why_asked: why was not all reused?
-        chain_asked: show what was reused.
         copy_asked, regenerate_asked, continue_asked: what the buttons say.
         raw_toggled: (on) show the text as it was written.
         version_asked: (step) show another version of the reply.
     """
 
-    why_asked = Signal()
-    chain_asked = Signal()
     copy_asked = Signal()
     regenerate_asked = Signal()
     continue_asked = Signal()
@@ -42,35 +39,72 @@ class Footer(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.copy = tool_button("copy", tr("Copy the reply as it was written"), self.copy_asked.emit)
+        self.again = tool_button("regenerate", tr("Write another reply"), self.regenerate_asked.emit)
+        self.go_on = tool_button("continue", tr("Continue this reply"), self.continue_asked.emit)
+        self.raw = tool_button("raw", tr("Show the text as it was written"), lambda: None)
+        self.raw.setCheckable(True)
+        self.raw.toggled.connect(self.raw_toggled)
+        self.versions = VersionSwitch()
+        self.versions.step.connect(self.version_asked)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(2)
+        self._icons = {"copy": self.copy, "regenerate": self.again, "continue": self.go_on, "raw": self.raw}
+        for widget in (*self._icons.values(), self.versions):
+            row.addWidget(widget)
+
+    def show_message(self, message: Message, versions: tuple[int, int], is_last: bool) -> None:
+        """Offer what makes sense for this reply."""
+        has_text = bool(message.text)
+        self.copy.setVisible(has_text)
+        self.raw.setVisible(has_text)
+        self.go_on.setVisible(is_last and has_text and message.status in ("stopped", "length", "evicted"))
+        self.versions.show_place(*versions)
+        for name, button in self._icons.items():
+            button.setIcon(icon(name, "muted" if is_last else "faint"))
+        self.adjustSize()
+
+
+class Footer(QWidget):
+    """Figures and actions of one reply.
+
+    Signals:
+        why_asked: why was not all reused?
+        chain_asked: show what was reused.
+    """
+
+    why_asked = Signal()
+    chain_asked = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
         self.words = QLabel(self)
         self.words.setProperty("role", "caption")
         self.words.setTextFormat(Qt.TextFormat.RichText)
+        self.words.setAccessibleName(tr("Figures of this reply"))
         self.words.linkActivated.connect(lambda _: self.chain_asked.emit())
+        self.words.linkHovered.connect(self._on_link)
         self.bar = ReadingBar(self)
         self.ribbon = Ribbon(self)
         self.ribbon.clicked.connect(self.why_asked)
-        self.outcome = label("", "caption", self)
         self.why = link_button(tr("why not all?"), self.why_asked.emit, self)
         self.why.setProperty("tone", "danger")
-        self.versions = VersionSwitch(self)
-        self.versions.step.connect(self.version_asked)
-        self.copy = tool_button("copy", tr("Copy the reply as it was written"), self.copy_asked.emit, self)
-        self.again = tool_button("regenerate", tr("Write another reply"), self.regenerate_asked.emit, self)
-        self.go_on = tool_button("continue", tr("Continue this reply"), self.continue_asked.emit, self)
-        self.raw = tool_button("raw", tr("Show the text as it was written"), lambda: None, self)
-        self.raw.setCheckable(True)
-        self.raw.toggled.connect(self.raw_toggled)
+        self.why.setFont(Theme.current().font("caption"))
+        self.outcome = label("", "caption", self)
+        self.actions_row = ReplyActions(self)
         self._told_at = 0.0
-        self._parts = [self.words, self.bar, self.ribbon, self.why, self.outcome, self.versions]
-        self._actions = [self.copy, self.again, self.go_on, self.raw]
-        for widget in (self.bar, self.ribbon, self.why, self.outcome, self.versions, *self._actions):
+        self._stats: ReplyStats | None = None
+        self._parts = [self.words, self.bar, self.ribbon, self.why, self.outcome, self.actions_row]
+        for widget in self._parts[1:]:
             widget.hide()
+        Theme.current().changed.connect(self._show_figures)
 
     def show_message(self, message: Message, versions: tuple[int, int], is_last: bool) -> None:
         """The final figures of a reply (or nothing but its buttons where it has none)."""
-        stats = message.stats
+        stats = self._stats = message.stats
+        self._show_figures()
         self.bar.hide()
-        self.words.setText(figures_html(stats) if stats is not None else "")
         self.words.setVisible(stats is not None)
         self.ribbon.setVisible(stats is not None)
         if stats is not None:
@@ -78,27 +112,30 @@ class Footer(QWidget):
         self.why.setVisible(stats is not None and asks_why(stats))
         self.outcome.setText(outcome_text(message))
         self.outcome.setVisible(bool(self.outcome.text()))
-        self.versions.show_place(*versions)
-        for button in (self.copy, self.raw):
-            button.setVisible(bool(message.text))
-        self.again.setVisible(True)
-        self.go_on.setVisible(is_last and bool(message.text) and message.status in ("stopped", "length", "evicted"))
+        self.actions_row.show_message(message, versions, is_last)
+        self.actions_row.show()
 
     def show_progress(self, live: LiveReply, state: EngineState) -> None:
         """What a running reply is doing."""
         now = time.monotonic()
-        reading = live.phase == "prefilling"
         if live.phase == "decoding" and now - self._told_at < REPAINT_S:
             return
         self._told_at = now
-        for widget in (self.ribbon, self.why, self.outcome, self.versions, *self._actions):
+        self._stats = None
+        for widget in (self.ribbon, self.why, self.outcome, self.actions_row):
             widget.hide()
         self.words.setVisible(True)
         self.words.setText(progress_text(live, state).replace("   ", "&nbsp;&nbsp;&nbsp;"))
-        self.bar.setVisible(reading)
-        if reading:
-            self.bar.set_values(live.n_cached, live.n_read, live.n_prompt)
+        self.bar.setVisible(live.phase == "prefilling")
+        self.bar.set_values(live.n_cached, live.n_read, live.n_prompt)
 
     def height_for(self, width: int) -> int:
         """Place everything for this width; returns the height."""
-        return flow([*self._parts, *self._actions], width, gap=10)
+        return flow(self._parts, width, gap=10)
+
+    def _show_figures(self) -> None:
+        if self._stats is not None:
+            self.words.setText(figures_html(self._stats, Theme.current().color("text").name()))
+
+    def _on_link(self, link: str) -> None:
+        self.words.setToolTip(tr("Show this chain in the cache") if link else "")

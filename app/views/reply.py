@@ -12,8 +12,9 @@ from app.views.error_card import ErrorCard
 from app.views.footer import Footer
 from engine.port import EngineState
 
-TEXT_INSET = 0
 FOOTER_GAP = 6
+TEXT_SHARE = 0.93
+"""Text is a little narrower than the column, so that replies and bubbles do not share their right edge."""
 
 
 class ReplyView(QWidget):
@@ -47,13 +48,14 @@ class ReplyView(QWidget):
         self.canvas.link_clicked.connect(self.link_clicked)
         self.canvas.selecting.connect(self.selecting)
         self.footer = Footer(self)
+        actions = self.footer.actions_row
         self.footer.why_asked.connect(lambda: self.why_asked.emit(self.message.id))
         self.footer.chain_asked.connect(lambda: self.chain_asked.emit(self.message.id))
-        self.footer.regenerate_asked.connect(lambda: self.regenerate_asked.emit(self.message.id))
-        self.footer.continue_asked.connect(lambda: self.continue_asked.emit(self.message.id))
-        self.footer.version_asked.connect(lambda step: self.version_asked.emit(self.message.id, step))
-        self.footer.copy_asked.connect(lambda: QApplication.clipboard().setText(self.message.text))
-        self.footer.raw_toggled.connect(self._on_raw)
+        actions.regenerate_asked.connect(lambda: self.regenerate_asked.emit(self.message.id))
+        actions.continue_asked.connect(lambda: self.continue_asked.emit(self.message.id))
+        actions.version_asked.connect(lambda step: self.version_asked.emit(self.message.id, step))
+        actions.copy_asked.connect(lambda: QApplication.clipboard().setText(self.message.text))
+        actions.raw_toggled.connect(self._on_raw)
         self.canvas.set_text(message.text, growing=message.is_open)
 
     @property
@@ -88,8 +90,9 @@ class ReplyView(QWidget):
         """Place the parts for this width; returns the height."""
         y = 0
         if self.message.text or self.message.is_open:
-            height = self.canvas.height_for(width)
-            self.canvas.setGeometry(0, 0, width, height)
+            text_width = round(width * TEXT_SHARE)
+            height = self.canvas.height_for(text_width)
+            self.canvas.setGeometry(0, 0, text_width, height)
             self.canvas.show()
             y = height + FOOTER_GAP
         else:

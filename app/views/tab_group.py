@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QByteArray, QMimeData, QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QDrag, QDragEnterEvent, QDropEvent, QFocusEvent, QMouseEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QTabBar, QTabWidget, QWidget
+from collections.abc import Callable
+
+from PySide6.QtCore import QByteArray, QEvent, QMimeData, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QDrag,
+    QDragEnterEvent,
+    QDropEvent,
+    QFocusEvent,
+    QIcon,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+)
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QTabBar, QTabWidget, QToolButton, QWidget
 
 from app.state.chat_controller import ChatController
 from app.text import tr
-from app.theme import icon
+from app.theme import Theme, icon
 from app.views.chat_pane import ChatPane
 from app.views.parts import tool_button
 from app.views.state_dot import activity_words, dot_icon
@@ -19,6 +30,27 @@ TEAR_OFF = 28
 TITLE_CHARS = 30
 
 
+class _CloseButton(QToolButton):
+    """Closes its tab; keeps its room while it is not shown, so that tabs do not change their width."""
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        super().__init__()
+        self._shown = False
+        self.setProperty("tabclose", True)
+        self.setFixedSize(18, 22)
+        self.setIconSize(QSize(12, 12))
+        self.setToolTip(tr("Close"))
+        self.setAccessibleName(tr("Close"))
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.clicked.connect(lambda: run())
+
+    def set_shown(self, on: bool) -> None:
+        """Paint the cross or leave its room empty."""
+        if on != self._shown:
+            self._shown = on
+            self.setIcon(icon("close") if on else QIcon())
+
+
 class _Bar(QTabBar):
     """A tab bar whose tabs can be pulled out."""
 
@@ -27,6 +59,35 @@ class _Bar(QTabBar):
     def __init__(self) -> None:
         super().__init__()
         self._pressed: tuple[int, QPoint] | None = None
+        self._hovered = -1
+        self.setMouseTracking(True)
+        self.currentChanged.connect(lambda _: self.show_close_buttons())
+
+    def show_close_buttons(self) -> None:
+        """Only the tab in front and the one under the pointer offer to be closed."""
+        for index in range(self.count()):
+            button = self.tabButton(index, QTabBar.ButtonPosition.RightSide)
+            if isinstance(button, _CloseButton):
+                button.set_shown(index in (self.currentIndex(), self._hovered))
+
+    def _hover(self, index: int) -> None:
+        if index != self._hovered:
+            self._hovered = index
+            self.show_close_buttons()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._hover(-1)
+        super().leaveEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        painter = QPainter(self)
+        line = Theme.current().color("line")
+        front = self.tabRect(self.currentIndex())
+        y = self.height() - 1
+        painter.fillRect(0, y, front.left(), 1, line)
+        painter.fillRect(front.right() + 1, y, self.width(), 1, line)
+        painter.end()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         at = event.position().toPoint()
@@ -36,6 +97,7 @@ class _Bar(QTabBar):
         super().mousePressEvent(event)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._hover(self.tabAt(event.position().toPoint()))
         below = event.position().y() - self.height()
         if self._pressed is not None and below > TEAR_OFF:
             self._pressed = None
@@ -73,11 +135,10 @@ class TabGroup(QTabWidget):
     def __init__(self, controller: ChatController, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._controller = controller
-        bar = _Bar()
+        bar = self._bar = _Bar()
         bar.torn.connect(self._drag_out)
         self.setTabBar(bar)
         self.setMovable(True)
-        self.setTabsClosable(True)
         self.setDocumentMode(True)
         self.setElideMode(Qt.TextElideMode.ElideRight)
         self.setIconSize(QSize(12, 12))
@@ -93,7 +154,6 @@ class TabGroup(QTabWidget):
         row.setContentsMargins(4, 0, 8, 0)
         row.addWidget(tool_button("split", tr("Show this chat beside the others"), self._on_split))
         self.setCornerWidget(corner, Qt.Corner.TopRightCorner)
-        self.tabCloseRequested.connect(lambda index: self.close_asked.emit(self.chat_at(index)))
         self.currentChanged.connect(lambda _: self.changed.emit())
         controller.activity_changed.connect(self._refresh)
         controller.chats_changed.connect(self.refresh_all)
@@ -123,8 +183,11 @@ class TabGroup(QTabWidget):
     def take_pane(self, pane: ChatPane, *, at: int | None = None) -> None:
         """Add a pane as a tab and show it."""
         index = self.insertTab(self.count() if at is None else at, pane, "")
+        close = _CloseButton(lambda: self.close_asked.emit(pane.chat))
+        self.tabBar().setTabButton(index, QTabBar.ButtonPosition.RightSide, close)
         self._refresh(pane.chat)
         self.setCurrentIndex(index)
+        self._bar.show_close_buttons()
 
     def refresh_all(self) -> None:
         """Titles and dots of all tabs."""
@@ -188,6 +251,14 @@ class TabGroup(QTabWidget):
         at_side = event.position().x() > self.width() * 0.66
         event.acceptProposedAction()
         self.dropped.emit(chat, at_side)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        theme = Theme.current()
+        bar = QRect(0, 0, self.width(), self.tabBar().height())
+        painter.fillRect(bar, theme.color("panel"))
+        painter.fillRect(0, bar.height() - 1, self.width(), 1, theme.color("line"))
+        painter.end()
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
