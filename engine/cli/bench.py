@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
@@ -81,10 +80,12 @@ def measure(ours: Ours, peer: Peer | None, arguments: argparse.Namespace) -> dic
     if peer is not None:
         result["peer"] = {"prefill": {}, "decode": {}}
         result["ratio"] = {"prefill": {}, "decode": {}}
-    rows: list[tuple[str, int, Callable[[Any], float]]] = []
-    rows += [("prefill", n, lambda subject, n=n: subject.prefill(n)) for n in arguments.prefill]
-    rows += [("decode", b, lambda subject, b=b: subject.decode(b, arguments.decode_context)) for b in arguments.decode]
-    for kind, size, work in rows:
+    rows = [("prefill", n) for n in arguments.prefill] + [("decode", b) for b in arguments.decode]
+    for kind, size in rows:
+
+        def work(subject: Ours | Peer, kind: str = kind, size: int = size) -> float:
+            return subject.prefill(size) if kind == "prefill" else subject.decode(size, arguments.decode_context)
+
         work(ours)
         pairs = []
         for _ in range(arguments.runs):

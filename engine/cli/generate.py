@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> None:
         renderer = model.renderer()
         if arguments.chat:
             system = [Turn("system", arguments.system)] if arguments.system else []
-            prompt = renderer.render_prompt([*system, Turn("user", arguments.prompt)]).ids
+            prompt = list(renderer.render_prompt([*system, Turn("user", arguments.prompt)]).ids)
         else:
             prompt = model.encode_prompt(arguments.prompt)
         sampling = SamplingParams(

@@ -16,7 +16,7 @@ MAX_SEQUENCES = 32
 class Engine:
     """A model and a context with room for several sequences in one unified KV cache."""
 
-    def __init__(self, path, threads, context):
+    def __init__(self, path: str, threads: int, context: int) -> None:
         llama_cpp.llama_backend_init()
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
         if not self.model:
@@ -33,7 +33,7 @@ class Engine:
         self.memory = llama_cpp.llama_get_memory(self.context)
         self.random = random.Random(0)
 
-    def run(self, rows):
+    def run(self, rows: list[tuple[int, int, int]]) -> None:
         """Decode rows of (position, sequence, wants logits) with random tokens."""
         batch = llama_cpp.llama_batch_init(len(rows), 0, 1)
         batch.n_tokens = len(rows)
@@ -48,20 +48,20 @@ class Engine:
         llama_cpp.llama_synchronize(self.context)
         llama_cpp.llama_batch_free(batch)
 
-    def read(self, n, sequence=0):
+    def read(self, n: int, sequence: int = 0) -> None:
         """Read a prompt of ``n`` tokens in batches of 512."""
         for start in range(0, n, 512):
             stop = min(start + 512, n)
             self.run([(p, sequence, int(p == n - 1)) for p in range(start, stop)])
 
-    def prefill(self, n):
+    def prefill(self, n: int) -> float:
         """Tokens/s of reading ``n`` tokens into an empty cache."""
         llama_cpp.llama_memory_clear(self.memory, True)
         start = time.perf_counter()
         self.read(n)
         return n / (time.perf_counter() - start)
 
-    def decode(self, width, context, steps, warm_up):
+    def decode(self, width: int, context: int, steps: int, warm_up: int) -> float:
         """Tokens/s of ``width`` sequences advancing together."""
         llama_cpp.llama_memory_clear(self.memory, True)
         for sequence in range(width if context else 0):
@@ -74,7 +74,7 @@ class Engine:
         return width * steps / (time.perf_counter() - start)
 
 
-def main():
+def main() -> None:
     engine = Engine(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
     for line in sys.stdin:
         question = json.loads(line)

@@ -115,7 +115,8 @@ def turns(fields: Fields) -> list[Turn]:
         name = f"messages[{i}]"
         if not isinstance(message, dict):
             raise bad(name, "must be an object.")
-        role = _ROLES.get(message.get("role")) if isinstance(message.get("role"), str) else None
+        named = message.get("role")
+        role = _ROLES.get(named) if isinstance(named, str) else None
         if role is None:
             raise bad(f"{name}.role", "must be system, developer, user or assistant.")
         result.append(Turn(cast(Role, role), _content(message.get("content"), f"{name}.content")))
