@@ -35,6 +35,7 @@ class NumpyExecutor:
         self.program = program
         self.max_rows = max_rows
         self.kv_dtype = np.dtype(kv_dtype)
+        self.threads = 1
         self._weights: dict[int, np.ndarray] = {}
         self._values: list[np.ndarray] = [np.zeros((0, width), np.float32) for width in program.registers]
 
@@ -55,6 +56,10 @@ class NumpyExecutor:
             batch.hidden[:] = self._get(self.program.hidden)
         for row, logits in enumerate(batch.logits):
             logits[:] = self._get(self.program.logits)[row]
+
+    def set_threads(self, threads: int) -> None:
+        """Kept for the interface's sake: NumPy decides by itself how many threads its products take."""
+        self.threads = threads
 
     def close(self) -> None:
         """Forget the dequantized weights."""

@@ -23,7 +23,7 @@ from engine.kernels.ops import Batch, Program
 from engine.model import registry
 from engine.model.config import ModelConfig
 from engine.model.describe import MAX_ROWS, choose_context, describe, describe_file
-from engine.model.executor import Executor, make_executor
+from engine.model.executor import Backend, Executor, KVDtype, make_executor
 from engine.model.sampling import sample_sessions
 from engine.scheduling.request import SamplingParams
 from engine.text.tokenizer import Tokenizer
@@ -298,8 +298,8 @@ def load_model(
     *,
     n_ctx: int | None = None,
     threads: int | None = None,
-    kv_dtype: str = "float16",
-    backend: Literal["compiled", "numpy"] = "compiled",
+    kv_dtype: KVDtype = "float16",
+    backend: Backend = "compiled",
     progress: Callable[[float], None] | None = None,
     cancel: Callable[[], bool] | None = None,
     exact: bool = False,
