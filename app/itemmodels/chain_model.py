@@ -8,26 +8,29 @@ from typing import Any
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from app.panels.words import clock, count, duration
+from app.text import tr
 from engine.port import ChainInfo
 
 COLUMNS = ("Chain", "Chat", "Tokens", "Pages", "Hits", "Age")
 LABEL, CHAT, TOKENS, PAGES, HITS, AGE = range(6)
 ChainRole = Qt.ItemDataRole.UserRole + 1
 """The row's ``ChainInfo``."""
-SortRole = Qt.ItemDataRole.UserRole + 2
-"""The value a column sorts by."""
 
 _Index = QModelIndex | QPersistentModelIndex
 
 
 class ChainModel(QAbstractTableModel):
-    """Rows keep their place while their figures change, so that a selection survives each refresh."""
+    """Sorted rows that keep their place while their figures change, so that a selection survives each refresh.
+
+    It sorts itself: with some hundred chains a proxy would ask for every value at each refresh.
+    """
 
     def __init__(self, parent: QObject | None = None, *, chat_title: Callable[[str], str] = str) -> None:
         super().__init__(parent)
         self._rows: list[ChainInfo] = []
         self._now = 0.0
         self._chat_title = chat_title
+        self._column, self._descending = AGE, False
 
     def update(self, chains: Sequence[ChainInfo], now: float) -> None:
         """Take over a snapshot's chains; ``now`` is its time in Unix seconds."""
@@ -39,7 +42,8 @@ class ChainModel(QAbstractTableModel):
                 del self._rows[row]
                 self.endRemoveRows()
         for row, old in enumerate(self._rows):
-            if (new := wanted.pop(old.id)) != old:
+            new = wanted.pop(old.id)
+            if new is not old and new != old:
                 self._rows[row] = new
                 self.dataChanged.emit(self.index(row, 0), self.index(row, len(COLUMNS) - 1))
         if wanted:
@@ -47,6 +51,28 @@ class ChainModel(QAbstractTableModel):
             self.beginInsertRows(QModelIndex(), first, first + len(wanted) - 1)
             self._rows.extend(wanted.values())
             self.endInsertRows()
+        self._put_in_order()
+
+    def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
+        """Order the rows by a column's value."""
+        self._column, self._descending = column, order == Qt.SortOrder.DescendingOrder
+        self._put_in_order()
+
+    def _put_in_order(self) -> None:
+        ordered = sorted(self._rows, key=self._sort_value, reverse=self._descending)
+        if ordered == self._rows:
+            return
+        self.layoutAboutToBeChanged.emit()
+        places = {chain.id: row for row, chain in enumerate(ordered)}
+        before = self.persistentIndexList()
+        after = [self.index(places[self._rows[i.row()].id], i.column()) for i in before]
+        self._rows = ordered
+        self.changePersistentIndexList(before, after)
+        self.layoutChanged.emit()
+
+    def _sort_value(self, chain: ChainInfo) -> tuple[Any, int]:
+        values = (chain.label, chain.chat, chain.n_tokens, len(chain.pages), chain.hits, -chain.born)
+        return values[self._column], chain.id
 
     def refresh_ages(self, now: float) -> None:
         """Let the ages go on while nothing else happens."""
@@ -71,7 +97,7 @@ class ChainModel(QAbstractTableModel):
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if orientation == Qt.Orientation.Horizontal and 0 <= section < len(COLUMNS):
             if role == Qt.ItemDataRole.DisplayRole:
-                return COLUMNS[section]
+                return tr(COLUMNS[section])
             if role == Qt.ItemDataRole.TextAlignmentRole:
                 return _alignment(section)
         return None
@@ -82,8 +108,6 @@ class ChainModel(QAbstractTableModel):
         chain, column = self._rows[index.row()], index.column()
         if role == Qt.ItemDataRole.DisplayRole:
             return self._texts(chain)[column]
-        if role == SortRole:
-            return (chain.label, chain.chat, chain.n_tokens, len(chain.pages), chain.hits, -chain.born)[column]
         if role == ChainRole:
             return chain
         if role == Qt.ItemDataRole.TextAlignmentRole:
@@ -94,7 +118,7 @@ class ChainModel(QAbstractTableModel):
 
     def _texts(self, chain: ChainInfo) -> tuple[str, ...]:
         return (
-            chain.label or "(no label)",
+            chain.label or tr("(no label)"),
             self._chat_title(chain.chat),
             f"{chain.n_tokens:,}",
             f"{len(chain.pages):,}",
@@ -103,12 +127,19 @@ class ChainModel(QAbstractTableModel):
         )
 
     def _sentence(self, chain: ChainInfo) -> str:
-        used = f"last hit {duration(self._now - chain.last_hit)} ago" if chain.last_hit else "never hit"
-        return (
-            f"{chain.label or 'Chain'}, {self._chat_title(chain.chat)}: {count(chain.n_tokens, 'token')} on"
-            f" {count(len(chain.pages), 'page')}, {chain.n_own:,} of them its own; {count(chain.hits, 'hit')}, {used},"
-            f" stored at {clock(chain.born)}{', pinned' if chain.pinned else ''}"
+        used = tr("last hit {ago} ago", ago=duration(self._now - chain.last_hit)) if chain.last_hit else tr("never hit")
+        words = tr(
+            "{label}, {chat}: {tokens} on {pages}, {own:,} of them its own; {hits}, {used}, stored at {time}",
+            label=chain.label or tr("(no label)"),
+            chat=self._chat_title(chain.chat),
+            tokens=count(chain.n_tokens, "token"),
+            pages=count(len(chain.pages), "page"),
+            own=chain.n_own,
+            hits=count(chain.hits, "hit"),
+            used=used,
+            time=clock(chain.born),
         )
+        return words + (", " + tr("pinned") if chain.pinned else "")
 
 
 def _alignment(column: int) -> int:

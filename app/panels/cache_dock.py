@@ -18,7 +18,8 @@ from app.panels.cache_view import CacheView
 from app.panels.page_tip import PageTips
 from app.panels.parts import DockTitleBar, ElidedLabel, Lamp
 from app.panels.snapshot_feed import SnapshotFeed
-from app.panels.words import count, release_result, size
+from app.panels.words import books_sentence, count, release_result, size
+from app.text import tr
 from engine.port import ChainInfo, EngineState, Prepared, ReleaseReport, Snapshot, Turn
 from engine.scheduling.events import Finished
 
@@ -41,18 +42,19 @@ class CacheDock(QDockWidget):
     def __init__(
         self, bridge: Bridge, parent: QWidget | None = None, *, chat_title: Callable[[str], str] = str
     ) -> None:
-        super().__init__("Cache", parent)
+        super().__init__(tr("Cache"), parent)
         self.setObjectName("CacheDock")
         self._bridge = bridge
         self._chat_title = chat_title
         self._snapshot: Snapshot | None = None
         self._chain: int | None = None
         self._page = -1
+        self._aged_at = 0.0
         self._all = False
         self._previewed: tuple[object, ...] = ()
         self.view = CacheView(bridge, chat_title)
         self.setWidget(self.view)
-        self.bar = DockTitleBar(self, "Cache")
+        self.bar = DockTitleBar(self, tr("Cache"))
         self.lamp, self.summary = Lamp(), ElidedLabel("", "caption")
         self.summary.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.bar.middle.addWidget(self.summary, 1)
@@ -146,10 +148,11 @@ class CacheDock(QDockWidget):
         """There is no model, so there is nothing to show."""
         self._snapshot = None
         self.lamp.set_state(None)
-        self.summary.setText("no model loaded")
+        self.summary.setText(tr("no model loaded"))
         self.view.pages_header.figures.setText("")
         self.view.model.update((), 0.0)
         self.view.show_stored(0)
+        self.view.fold.hide()
         self.select_chain(None)
 
     def _on_snapshot(self, snapshot: Snapshot) -> None:
@@ -158,18 +161,31 @@ class CacheDock(QDockWidget):
         total = size(pool.capacity * snapshot.page_bytes)
         self.summary.setText(f"{count(pool.capacity, 'page')} × {snapshot.page_rows} · {total}")
         self.summary.setToolTip(
-            f"{count(pool.capacity, 'page')} of {snapshot.page_rows} tokens, {size(snapshot.page_bytes)} each: up to"
-            f" {total}, taken from the system when first used"
+            tr(
+                "{pages} of {rows} tokens, {each} each: up to {total}, taken from the system when first used",
+                pages=count(pool.capacity, "page"),
+                rows=snapshot.page_rows,
+                each=size(snapshot.page_bytes),
+                total=total,
+            )
         )
         self.lamp.set_state(_problem(snapshot))
         view.pages_header.figures.setText(
-            f"{pool.referenced:,} referenced · {pool.cached:,} cached · {pool.free:,} free"
+            tr(
+                "{referenced:,} referenced · {cached:,} cached · {free:,} free",
+                referenced=pool.referenced,
+                cached=pool.cached,
+                free=pool.free,
+            )
         )
         self.tips.now = snapshot.at
         view.pages.set_snapshot(snapshot)
+        view.show_folded()
         view.tree.set_snapshot(snapshot)
         view.model.update(snapshot.chains, snapshot.at)
-        view.model.refresh_ages(snapshot.at)
+        if snapshot.at - self._aged_at >= _AGES_MS / 1000:
+            self._aged_at = snapshot.at
+            view.model.refresh_ages(snapshot.at)
         n = len(snapshot.chains)
         view.chains_header.figures.setText(f"{n:,}")
         view.show_stored(n)
@@ -285,9 +301,9 @@ class CacheDock(QDockWidget):
         """Carry out what the card describes."""
         port = self._bridge.port
         if self._all:
-            self._bridge.ask(port.release_all(), lambda r: self._released("All chains released", r), self._failed)
+            self._bridge.ask(port.release_all(), lambda r: self._released(tr("All chains released"), r), self._failed)
         elif (info := self._chain_info(self._chain)) is not None:
-            title = f"{self._chat_title(info.chat)} · {info.label} released"
+            title = tr("{chat} · {label} released", chat=self._chat_title(info.chat), label=info.label)
             self._bridge.ask(port.release(info.id), lambda r: self._released(title, r), self._failed)
 
     def _released(self, title: str, report: ReleaseReport) -> None:
@@ -313,6 +329,5 @@ def _problem(snapshot: Snapshot) -> str:
     if snapshot.integrity:
         return snapshot.integrity
     if pool.free + pool.cached + pool.referenced != pool.capacity:
-        books = f"{pool.free:,} free + {pool.cached:,} cached + {pool.referenced:,} referenced"
-        return f"{books} is not {pool.capacity:,} pages"
+        return books_sentence(snapshot.step, pool)
     return ""

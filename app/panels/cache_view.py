@@ -16,6 +16,8 @@ from app.panels.page_map import PageMap
 from app.panels.parts import SectionHeader, label
 from app.panels.prefix_tree import PrefixTree
 from app.panels.why_card import WhyCard
+from app.panels.words import count
+from app.text import tr
 
 
 class CacheView(QScrollArea):
@@ -27,21 +29,25 @@ class CacheView(QScrollArea):
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.pages_header = SectionHeader("Pages")
+        self.pages_header = SectionHeader(tr("Pages"))
         self.pages = PageMap()
-        self.tree_header = SectionHeader("Prefix tree", "width = tokens")
+        self.fold = QPushButton()
+        self.fold.setProperty("variant", "link")
+        self.fold.setCheckable(True)
+        self.fold.toggled.connect(self._on_fold)
+        self.tree_header = SectionHeader(tr("Prefix tree"), tr("width = tokens"))
         self.tree = PrefixTree(chat_title=chat_title)
         self.empty = label(
-            "Nothing is stored yet. When a reply ends, its pages stay here and the next turn reuses them.",
+            tr("Nothing is stored yet. When a reply ends, its pages stay here and the next turn reuses them."),
             "muted",
             wrap=True,
         )
         self.card = ChainCard()
         self.why = WhyCard(bridge)
-        self.chains_header = SectionHeader("Chains")
-        self.release_all = QPushButton("Release all …")
+        self.chains_header = SectionHeader(tr("Chains"))
+        self.release_all = QPushButton(tr("Release all …"))
         self.release_all.setProperty("variant", "link")
-        self.release_all.setAccessibleName("Release all chains")
+        self.release_all.setAccessibleName(tr("Release all chains"))
         self.chains_header.row.addWidget(self.release_all)
         self.model = ChainModel(self, chat_title=chat_title)
         self.chains = ChainList(self.model)
@@ -55,15 +61,30 @@ class CacheView(QScrollArea):
         column = QVBoxLayout(inner)
         column.setContentsMargins(16, 8, 16, 8)
         column.setSpacing(8)
-        upper: tuple[QWidget, ...] = (self.pages_header, self.pages, PageLegend())
+        upper: tuple[QWidget, ...] = (self.pages_header, self.pages, self.fold, PageLegend())
         middle: tuple[QWidget, ...] = (self.tree_header, self.empty, self.tree, self.card, self.why)
         for group in (upper, middle):
             for part in group:
-                column.addWidget(part)
+                column.addWidget(part, 0, Qt.AlignmentFlag.AlignLeft if part is self.fold else Qt.AlignmentFlag(0))
             column.addSpacing(8)
         column.addWidget(self.chains_header)
         column.addWidget(self.chains, 1)
         return inner
+
+    def show_folded(self) -> None:
+        """Say how many pages the map leaves out, or offer to leave them out again."""
+        n, all_shown = self.pages.n_folded, self.fold.isChecked()
+        self.fold.setVisible(n > 0 or all_shown)
+        self.fold.setText(
+            tr("Leave out the unused end")
+            if all_shown
+            else tr("and {pages} not used so far", pages=count(n, "free page"))
+        )
+        self.fold.setAccessibleName(self.fold.text())
+
+    def _on_fold(self, all_shown: bool) -> None:
+        self.pages.set_folding(not all_shown)
+        self.show_folded()
 
     def reveal(self, part: QWidget) -> None:
         """Scroll down or up, never sideways, until a part is visible."""

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
 
 from app.panels.parts import label, strong, tool_button
 from app.panels.words import clock, count, duration, release_button, release_preview, release_result
+from app.text import tr
 from app.theme import icon
 from engine.port import ChainInfo, ReleaseReport
 
@@ -29,17 +30,17 @@ class ChainCard(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("surface", "card")
-        self.setAccessibleName("Selected chain")
+        self.setAccessibleName(tr("Selected chain"))
         self.title = label(role="heading", wrap=True)
         self.facts = label(role="muted", wrap=True)
         self.sentence = label(wrap=True)
         self.sentence.setTextFormat(Qt.TextFormat.RichText)
-        self.release = QPushButton("Release")
+        self.release = QPushButton(tr("Release"))
         self.release.setProperty("variant", "primary")
-        self.pin = QPushButton(icon("pin", "muted"), "Pin")
+        self.pin = QPushButton(icon("pin", "muted"), tr("Pin"))
         self.pin.setCheckable(True)
-        self.chat = tool_button("chat", "Show this chain's chat")
-        self.dismiss = QPushButton("Close")
+        self.chat = tool_button("chat", tr("Show this chain's chat"))
+        self.dismiss = QPushButton(tr("Close"))
         self.dismiss.setProperty("variant", "ghost")
         column = QVBoxLayout(self)
         column.setContentsMargins(12, 10, 12, 12)
@@ -63,32 +64,34 @@ class ChainCard(QFrame):
 
     def show_chain(self, chain: ChainInfo, chat: str, own_tokens: int, now: float) -> None:
         """Describe a chain; its dry run follows with ``show_preview``."""
-        self.title.setText(" · ".join(part for part in (chat, chain.label) if part) or f"Chain {chain.id}")
-        here = f"{count(own_tokens, 'token')} here, {chain.n_tokens:,} with its prefix"
+        self.title.setText(" · ".join(part for part in (chat, chain.label) if part) or tr("Chain {n}", n=chain.id))
+        here = tr("{own} here, {all:,} with its prefix", own=count(own_tokens, "token"), all=chain.n_tokens)
         if not own_tokens:
-            here = f"{count(chain.n_tokens, 'token')}, all of them shared with other chains"
-        used = f"hit {chain.hits:,} × · last {duration(now - chain.last_hit)} ago" if chain.last_hit else "never hit"
-        self._set_facts(f"{here}\n{used} · born {clock(chain.born)}")
+            here = tr("{all}, all of them shared with other chains", all=count(chain.n_tokens, "token"))
+        used = tr("never hit")
+        if chain.last_hit:
+            used = tr("hit {n:,} × · last {ago} ago", n=chain.hits, ago=duration(now - chain.last_hit))
+        self._set_facts(f"{here}\n{used} · " + tr("born {time}", time=clock(chain.born)))
         self.pin.setChecked(chain.pinned)
-        self.pin.setText("Unpin" if chain.pinned else "Pin")
+        self.pin.setText(tr("Unpin") if chain.pinned else tr("Pin"))
         self.pin.setAccessibleName(self.pin.text())
         self._buttons(release=True, pin=True, chat=bool(chain.chat), dismiss=False)
         self.show()
 
     def show_all(self, n_chains: int) -> None:
         """Describe the release of all chains."""
-        self.title.setText("Release all chains")
-        self._set_facts(f"{count(n_chains, 'chain')} would leave the prefix cache")
+        self.title.setText(tr("Release all chains"))
+        self._set_facts(tr("{chains} would leave the prefix cache", chains=count(n_chains, "chain")))
         self._buttons(release=True, pin=False, chat=False, dismiss=True)
-        self.dismiss.setText("Cancel")
+        self.dismiss.setText(tr("Cancel"))
         self.show()
 
     def show_preview(self, report: ReleaseReport | None) -> None:
         """The dry run of what the card describes; None while it is being worked out."""
         self.release.setEnabled(report is not None)
         if report is None:
-            self.sentence.setText("Working out what a release would free …")
-            self.release.setText("Release")
+            self.sentence.setText(tr("Working out what a release would free …"))
+            self.release.setText(tr("Release"))
         else:
             self.sentence.setText(strong(release_preview(report)))
             self.release.setText(release_button(report))
@@ -100,7 +103,7 @@ class ChainCard(QFrame):
         self._set_facts("")
         self.sentence.setText(strong(release_result(report)))
         self._buttons(release=False, pin=False, chat=False, dismiss=True)
-        self.dismiss.setText("Close")
+        self.dismiss.setText(tr("Close"))
         self.show()
 
     def show_error(self, sentence: str) -> None:
@@ -108,7 +111,7 @@ class ChainCard(QFrame):
         self._set_facts("")
         self.sentence.setText(strong(sentence))
         self._buttons(release=False, pin=False, chat=False, dismiss=True)
-        self.dismiss.setText("Close")
+        self.dismiss.setText(tr("Close"))
         self.show()
 
     def _set_facts(self, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, QSortFilterProxyModel, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -15,7 +15,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.itemmodels.chain_model import AGE, CHAT, HITS, LABEL, PAGES, TOKENS, ChainModel, ChainRole, SortRole
+from app.itemmodels.chain_model import AGE, CHAT, HITS, LABEL, PAGES, TOKENS, ChainModel, ChainRole
+from app.text import tr
 from app.theme import Theme, icon, pixmap
 from engine.port import ChainInfo
 
@@ -77,12 +78,9 @@ class ChainList(QTableView):
     def __init__(self, model: ChainModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._chains = model
-        self._sorted = QSortFilterProxyModel(self)
-        self._sorted.setSortRole(SortRole)
-        self._sorted.setSourceModel(model)
-        self.setModel(self._sorted)
-        self.setAccessibleName("Chains of the prefix cache")
-        self.setAccessibleDescription("Enter shows the chat, Delete releases, P pins")
+        self.setModel(model)
+        self.setAccessibleName(tr("Chains of the prefix cache"))
+        self.setAccessibleDescription(tr("Enter shows the chat, Delete releases, P pins"))
         self._delegate = _TwoLines(self)
         self.setItemDelegateForColumn(LABEL, self._delegate)
         self.setColumnHidden(CHAT, True)
@@ -121,9 +119,8 @@ class ChainList(QTableView):
             self.clearSelection()
             self.setCurrentIndex(QModelIndex())
         else:
-            index = self._sorted.mapFromSource(self._chains.index(row, LABEL))
-            self.selectRow(index.row())
-            self.scrollTo(index)
+            self.selectRow(row)
+            self.scrollTo(self._chains.index(row, LABEL))
         self.selectionModel().blockSignals(blocked)
         self.viewport().update()
 
@@ -151,11 +148,11 @@ class ChainList(QTableView):
     def menu_for(self, chain: ChainInfo) -> QMenu:
         """What can be done with a chain."""
         menu = QMenu(self)
-        menu.addAction(icon("chat"), "Show chat", lambda: self.chat_asked.emit(chain.chat))
-        pin = "Unpin" if chain.pinned else "Pin"
+        menu.addAction(icon("chat"), tr("Show chat"), lambda: self.chat_asked.emit(chain.chat))
+        pin = tr("Unpin") if chain.pinned else tr("Pin")
         menu.addAction(icon("pin"), pin, lambda: self.pin_asked.emit(chain.id, not chain.pinned))
         menu.addSeparator()
-        menu.addAction(icon("release"), "Release …", lambda: self.release_asked.emit(chain.id))
+        menu.addAction(icon("release"), tr("Release …"), lambda: self.release_asked.emit(chain.id))
         return menu
 
     def _menu(self, position: QPoint) -> None:

@@ -18,6 +18,7 @@ from app.panels.engine_view import MODE_WORDS, MODES, EngineView
 from app.panels.history import RANGES, Series, StepHistory
 from app.panels.parts import DockTitleBar, ElidedLabel, Lamp, Segments, label, tool_button
 from app.panels.words import count
+from app.text import tr
 from app.theme import icon
 from engine.port import EngineState
 from engine.scheduling.events import StepReport
@@ -39,7 +40,7 @@ class EngineDock(QDockWidget):
         chat_title: Callable[[str], str] = str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__("Engine", parent)
+        super().__init__(tr("Engine"), parent)
         self.setObjectName("EngineDock")
         self.history = StepHistory()
         self._clock = clock
@@ -58,19 +59,19 @@ class EngineDock(QDockWidget):
         bridge.state.connect(self._on_state)
 
     def _build_bar(self) -> None:
-        self.bar = DockTitleBar(self, "Engine")
+        self.bar = DockTitleBar(self, tr("Engine"))
         self.lamp, self.now = Lamp(), ElidedLabel("", "caption")
-        self.modes = Segments("Steps as", MODE_WORDS)
+        self.modes = Segments(tr("Steps as"), [tr(words) for words in MODE_WORDS])
         self.modes.chosen.connect(self._on_mode)
-        self.ranges = Segments("Range", [words for words, _ in RANGES])
+        self.ranges = Segments(tr("Range"), [tr(words) for words, _ in RANGES])
         self.ranges.chosen.connect(self._on_range)
-        self.pause = tool_button("pause", "Pause the plots (the engine goes on)", checkable=True)
+        self.pause = tool_button("pause", tr("Pause the plots (the engine goes on)"), checkable=True)
         self.pause.toggled.connect(self._on_pause)
         for part in (self.lamp, self.now):
             self.bar.middle.addWidget(part, 1 if part is self.now else 0)
-        self.bar.middle.addWidget(label("steps", "caption"))
+        self.bar.middle.addWidget(label(tr("steps"), "caption"))
         self.bar.middle.addWidget(self.modes)
-        self.bar.middle.addWidget(label("last", "caption"))
+        self.bar.middle.addWidget(label(tr("last"), "caption"))
         self.bar.middle.addWidget(self.ranges)
         self.bar.middle.addWidget(self.pause)
         self.setTitleBarWidget(self.bar)
@@ -98,8 +99,8 @@ class EngineDock(QDockWidget):
             self.history.clear()
             self._shown_steps = -1
         if state.stage != "ready":
-            words = f"{state.stage} {state.detail}".strip()
-            self.now.setText({"empty": "no model loaded"}.get(state.stage, words))
+            words = f"{tr(state.stage)} {state.detail}".strip()
+            self.now.setText(tr("no model loaded") if state.stage == "empty" else words)
 
     def _on_mode(self, index: int) -> None:
         self.view.mode = MODES[index]
@@ -110,7 +111,7 @@ class EngineDock(QDockWidget):
         self._paint()
 
     def _on_pause(self, paused: bool) -> None:
-        words = "Go on" if paused else "Pause the plots (the engine goes on)"
+        words = tr("Go on") if paused else tr("Pause the plots (the engine goes on)")
         self.pause.setIcon(icon("play" if paused else "pause"))
         self.pause.setToolTip(words)
         self.pause.setAccessibleName(words)
@@ -153,8 +154,10 @@ class EngineDock(QDockWidget):
         decoding = sum(1 for s in last.streams if s.phase == "decoding")
         reading = sum(1 for s in last.streams if s.phase == "prefilling")
         if not last.streams or now - last.started > 2.0:
-            self.now.setText(f"idle · {count(last.step, 'step')} so far")
+            self.now.setText(tr("idle · {steps} so far", steps=count(last.step, "step")))
             return
         speed = self.history.tokens_per_s(now)
-        parts = [f"{decoding} decoding", f"{reading} reading" if reading else "", f"queue {last.queued}"]
-        self.now.setText(" · ".join([p for p in parts if p] + [f"{speed:,.0f} tok/s"]))
+        parts = [tr("{n} decoding", n=decoding)]
+        parts += [tr("{n} reading", n=reading)] if reading else []
+        parts += [tr("queue {n}", n=last.queued), tr("{n:,.0f} tok/s", n=speed)]
+        self.now.setText(" · ".join(parts))

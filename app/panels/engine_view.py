@@ -14,6 +14,7 @@ from app.panels.parts import ElidedLabel, Swatch, label
 from app.panels.plots import PoolPlot, SpeedPlot, ago
 from app.panels.steps_plot import StepsPlot
 from app.panels.words import milliseconds
+from app.text import tr
 from app.theme import Theme
 
 MODES = ("ms", "rows", "range")
@@ -68,7 +69,7 @@ class EngineView(QSplitter):
 
     def __init__(self, chat_title: Callable[[str], str]) -> None:
         super().__init__(Qt.Orientation.Horizontal)
-        self.setAccessibleName("Engine plots")
+        self.setAccessibleName(tr("Engine plots"))
         self.setProperty("surface", "panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setHandleWidth(8)
@@ -77,9 +78,9 @@ class EngineView(QSplitter):
         self._cursor = {"pool": -1, "steps": -1, "speed": -1}
         self.mode = MODES[0]
         self.pool_plot, self.steps_plot, self.speed_plot = PoolPlot(), StepsPlot(), SpeedPlot()
-        self.pool = PlotPanel("Pool", self.pool_plot, ("active", "cached", "free"))
-        self.steps = PlotPanel("Steps", self.steps_plot, ("", "prefill"))
-        self.speed = PlotPanel("Speed", self.speed_plot, ("active", "prefill"))
+        self.pool = PlotPanel(tr("Pool"), self.pool_plot, ("active", "cached", "free"))
+        self.steps = PlotPanel(tr("Steps"), self.steps_plot, ("", "prefill"))
+        self.speed = PlotPanel(tr("Speed"), self.speed_plot, ("active", "prefill"))
         for panel, share in ((self.pool, 5), (self.steps, 5), (self.speed, 4)):
             self.addWidget(panel)
             self.setStretchFactor(self.count() - 1, share)
@@ -137,28 +138,31 @@ def _when(series: Series, index: int) -> str:
 def pool_words(series: Series | None, index: int) -> tuple[str, str, str, str]:
     """When, referenced, cached and free pages at a column (-1: now)."""
     if series is None or series.capacity[index] != series.capacity[index]:
-        return ("", "referenced", "cached", "free")
+        return ("", tr("referenced"), tr("cached"), tr("free"))
     referenced, cached, capacity = series.referenced[index], series.cached[index], series.capacity[index]
-    free = f"{capacity - referenced - cached:,.0f} free of {capacity:,.0f}"
-    return (_when(series, index), f"{referenced:,.0f} referenced", f"{cached:,.0f} cached", free)
+    free = tr("{n:,.0f} free of {capacity:,.0f}", n=capacity - referenced - cached, capacity=capacity)
+    referenced_words = tr("{n:,.0f} referenced", n=referenced)
+    return (_when(series, index), referenced_words, tr("{n:,.0f} cached", n=cached), free)
 
 
 def speed_words(series: Series | None, speed: np.ndarray, index: int) -> tuple[str, str, str]:
     """When, generated tokens per second and the queue's length at a column (-1: now)."""
     if series is None:
-        return ("", "tok/s", "queue")
-    return (_when(series, index), f"{speed[index]:,.0f} tok/s", f"queue {series.queued[index]:.0f}")
+        return ("", tr("tok/s"), tr("queue"))
+    speed_now = tr("{n:,.0f} tok/s", n=speed[index])
+    return (_when(series, index), speed_now, tr("queue {n}", n=int(series.queued[index])))
 
 
 def step_words(plot: StepsPlot, index: int) -> tuple[str, str, str]:
     """Which step, its batch and time, and its prompt chunk at a column (-1: the last)."""
     if plot.series is not None:
-        share = f"{plot.series.prefill_share[index]:.0%} of the time"
-        return (_when(plot.series, index), f"batch {plot.series.width[index]:.0f}", share)
+        share = tr("{share:.0%} of the time", share=plot.series.prefill_share[index])
+        return (_when(plot.series, index), tr("batch {n}", n=int(plot.series.width[index])), share)
     recent = plot.recent
     if recent is None or not len(recent.step):
-        return ("", "", "prefill")
+        return ("", "", tr("prefill"))
     i = index if 0 <= index < len(recent.step) else -1
-    read = f"read {int(recent.prefill_tokens[i]):,}" if recent.prefill_tokens[i] else "prefill"
-    which = f"step {int(recent.step[i]):,}" if index >= 0 else ""
-    return (which, f"batch {int(recent.width[i])} · {milliseconds(recent.duration_us[i])}", read)
+    read = tr("read {n:,}", n=int(recent.prefill_tokens[i])) if recent.prefill_tokens[i] else tr("prefill")
+    which = tr("step {n:,}", n=int(recent.step[i])) if index >= 0 else ""
+    batch = tr("batch {n}", n=int(recent.width[i]))
+    return (which, f"{batch} · {milliseconds(recent.duration_us[i])}", read)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.panels.words import books_sentence
 from engine.scheduling.events import Eviction, Piece, StepReport
 
 BIN_S = 0.25
@@ -80,6 +81,7 @@ class StepHistory:
         self.imbalance = ""
         self.last: StepReport | None = None
         self._slot_of: dict[int, int] = {}
+        self._seen: tuple[int, ...] = ()
         self.first_at: float | None = None
 
     def append(self, report: StepReport) -> None:
@@ -93,16 +95,14 @@ class StepHistory:
         self.evictions.extend(report.evictions)
         pool = report.pool
         if pool.free + pool.cached + pool.referenced != pool.capacity:
-            self.imbalance = (
-                f"At step {report.step:,} the pool's books did not balance: {pool.free:,} free + {pool.cached:,} cached"
-                f" + {pool.referenced:,} referenced is not {pool.capacity:,} pages."
-            )
+            self.imbalance = books_sentence(report.step, pool)
 
     def _take_streams(self, report: StepReport) -> None:
         """Give each new stream the lowest free colour slot and remember its name for labels."""
-        alive = {s.stream for s in report.streams}
-        alive.update(report.decoded)
-        if alive.symmetric_difference(self._slot_of):
+        ids = (*(s.stream for s in report.streams), *report.decoded)
+        if ids != self._seen:
+            self._seen = ids
+            alive = set(ids)
             for gone in [s for s in self._slot_of if s not in alive]:
                 del self._slot_of[gone]
             for new in sorted(alive.difference(self._slot_of)):

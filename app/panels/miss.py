@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.panels.words import clock, count, shorten
+from app.text import tr, trn
 from engine.port import ChainInfo, Prepared, Turn
 from engine.scheduling.events import Finished, Miss
 
@@ -42,9 +43,8 @@ def part_note(n_prompt: int, page_rows: int) -> str:
     rest = n_prompt - (n_prompt - 1) // page_rows * page_rows if n_prompt else 0
     if not rest or rest == page_rows:
         return ""
-    verb = "fills" if rest == 1 else "fill"
-    words = "The last token" if rest == 1 else f"The last {rest} tokens"
-    return f"{words} {verb} only part of a page."
+    one = "The last token fills only part of a page."
+    return trn(one, "The last {n} tokens fill only part of a page.", rest)
 
 
 def explain(
@@ -68,81 +68,92 @@ def explain(
     if miss.cause == "evicted":
         return Explanation(_evicted_cause(miss, chat_title), _from_on(miss.position, n_prompt), note)
     if miss.cause == "other_model":
-        sentence = "This text was stored by another model or with other settings; pages cannot be shared between them."
-        return Explanation("Another model", sentence, note)
+        sentence = tr(
+            "This text was stored by another model or with other settings; pages cannot be shared between them."
+        )
+        return Explanation(tr("Another model"), sentence, note)
     if miss.cause == "never_stored":
-        return Explanation("Never stored", _never_stored(miss.position), note)
-    return _diverged(miss, prepared, turns, chat, chain, note, chat_title)
+        return Explanation(tr("Never stored"), _never_stored(miss.position), note)
+    cause, other = _diverged_cause(miss, prepared, turns, chat, chain)
+    common, stored, prompt = split(miss.stored_tokens, miss.prompt_tokens)
+    sentence = _diverged_sentence(_at(miss), miss, chain, chat_title if other else None)
+    return Explanation(cause, sentence, note, common, stored, prompt)
 
 
 def _partial(n_cached: int, n_prompt: int, note: str, page_rows: int) -> Explanation:
-    sentence = (
-        f"Everything that could be reused was: {n_cached:,} of {count(n_prompt, 'token')}. Only whole pages of"
-        f" {count(page_rows, 'token')} are shared, and the last token is always computed."
+    sentence = tr(
+        "Everything that could be reused was: {cached:,} of {prompt}. Only whole pages of {page} are shared, and the"
+        " last token is always computed.",
+        cached=n_cached,
+        prompt=count(n_prompt, "token"),
+        page=count(page_rows, "token"),
     )
-    return Explanation("Part of a page", sentence, note)
+    return Explanation(tr("Part of a page"), sentence, note)
 
 
 def _evicted_cause(miss: Miss, chat_title: Callable[[str], str]) -> str:
-    when = f" at {clock(miss.evicted_at)}" if miss.evicted_at else ""
-    whom = f" to make room for {chat_title(miss.evicted_for)}" if miss.evicted_for else ""
-    return f"Evicted{when}{whom}"
+    """The brief cause, as far as time and beneficiary are known."""
+    chat = chat_title(miss.evicted_for) if miss.evicted_for else ""
+    if miss.evicted_at and chat:
+        return tr("Evicted at {time} to make room for {chat}", time=clock(miss.evicted_at), chat=chat)
+    if miss.evicted_at:
+        return tr("Evicted at {time}", time=clock(miss.evicted_at))
+    return tr("Evicted to make room for {chat}", chat=chat) if chat else tr("Evicted")
 
 
 def _from_on(position: int, n_prompt: int) -> str:
     if position <= 0:
-        return f"All {count(n_prompt, 'token')} had to be computed again."
-    return (
-        f"The first {count(position, 'token')} were still there; from token {position + 1:,} on all was computed again."
+        return tr("All {prompt} had to be computed again.", prompt=count(n_prompt, "token"))
+    return tr(
+        "The first {kept} were still there; from token {next:,} on all was computed again.",
+        kept=count(position, "token"),
+        next=position + 1,
     )
 
 
 def _never_stored(position: int) -> str:
     if position <= 0:
-        return "Nothing in the cache begins like this prompt."
-    return f"The first {count(position, 'token')} match; nothing in the cache goes on like this prompt."
+        return tr("Nothing in the cache begins like this prompt.")
+    return tr("The first {n} match; nothing in the cache goes on like this prompt.", n=count(position, "token"))
 
 
-def _diverged(
-    miss: Miss,
-    prepared: Prepared | None,
-    turns: Sequence[Turn],
-    chat: str,
-    chain: ChainInfo | None,
-    note: str,
-    chat_title: Callable[[str], str],
-) -> Explanation:
-    at = miss.token_position if miss.token_position >= 0 else miss.position
-    cause = _diverged_cause(at, prepared, turns, chat, chain)
-    origin = "the chain"
-    if chain is not None and chat and chain.chat != chat:
-        origin = f"the chain of {chat_title(chain.chat)}"
-    elif miss.chain_label or chain is not None:
-        origin = f"the chain “{shorten(chain.label if chain else miss.chain_label, 40)}”"
-    when = f" stored at {clock(chain.born)}" if chain is not None else " that was stored"
-    first = f"The first {count(at, 'token')} match; token" if at else "Token"
-    sentence = f"{first} {at + 1:,} differs from {origin}{when}."
-    common, stored, prompt = split(miss.stored_tokens, miss.prompt_tokens)
-    return Explanation(cause, sentence, note, common, stored, prompt)
+def _at(miss: Miss) -> int:
+    return miss.token_position if miss.token_position >= 0 else miss.position
+
+
+def _diverged_sentence(at: int, miss: Miss, chain: ChainInfo | None, chat_title: Callable[[str], str] | None) -> str:
+    """Where the texts part, and from whose chain; ``chat_title`` is given when it is another chat's."""
+    if chain is not None and chat_title is not None:
+        origin = tr("the chain of {chat}", chat=chat_title(chain.chat))
+    elif label := chain.label if chain is not None else miss.chain_label:
+        origin = tr("the chain “{label}”", label=shorten(label, 40))
+    else:
+        origin = tr("the chain")
+    when = tr("stored at {time}", time=clock(chain.born)) if chain is not None else tr("that was stored")
+    if not at:
+        return tr("The first token differs from {origin} {when}.", origin=origin, when=when)
+    first = "The first {n} match; token {next:,} differs from {origin} {when}."
+    return tr(first, n=count(at, "token"), next=at + 1, origin=origin, when=when)
 
 
 def _diverged_cause(
-    at: int, prepared: Prepared | None, turns: Sequence[Turn], chat: str, chain: ChainInfo | None
-) -> str:
+    miss: Miss, prepared: Prepared | None, turns: Sequence[Turn], chat: str, chain: ChainInfo | None
+) -> tuple[str, bool]:
+    """What happened to the text, and whether the stored chain is another chat's."""
+    at = _at(miss)
     turn = turn_at(prepared, at)
+    other = chain is not None and bool(chat) and chain.chat != chat
     if prepared is not None and prepared.rewritten_at is not None and at >= prepared.rewritten_at:
-        return "Reasoning rewritten by the template"
+        return tr("Reasoning rewritten by the template"), other
     if turn is None or turn >= len(turns):
-        return "The text differs"
+        return tr("The text differs"), other
     if turn < 0:
         first = prepared.spans[0].end if prepared is not None and prepared.spans else 0
-        return "System prompt changed" if at < first else "The template's own text changed"
-    role = turns[turn].role
-    if role == "system":
-        return "System prompt changed"
-    if chain is not None and chat and chain.chat != chat:
-        return "A new text in this chat"
-    return "Reply changed" if role == "assistant" else "Message edited"
+        return (tr("System prompt changed") if at < first else tr("The template's own text changed")), other
+    if other:
+        return tr("Another text in this chat"), True
+    causes = {"system": "System prompt changed", "assistant": "Reply changed", "user": "Message edited"}
+    return tr(causes[turns[turn].role]), False
 
 
 def split(stored: Sequence[int], prompt: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

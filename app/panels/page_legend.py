@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.panels import page_atlas
 from app.panels.page_atlas import draw_cell
+from app.text import tr
 from app.theme import Theme
 
 ENTRIES = (
@@ -18,7 +19,7 @@ ENTRIES = (
     ("part", page_atlas.PART + 2),
     ("free", page_atlas.FREE),
 )
-_MARK, _LINE, _GAP = 10.0, 17.0, 7.0
+_MARK, _LINE, _GAP = 10.0, 17.0, 5.0
 
 
 class PageLegend(QWidget):
@@ -29,17 +30,18 @@ class PageLegend(QWidget):
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
-        self.setAccessibleName("Legend of the page map: " + ", ".join(words for words, _ in ENTRIES))
+        self.setAccessibleName(tr("Legend of the page map"))
+        self.setAccessibleDescription(", ".join(tr(words) for words, _ in ENTRIES))
         Theme.current().changed.connect(self.update)
 
     def _places(self, width: float) -> list[tuple[float, float, str, int]]:
         metrics = QFontMetricsF(Theme.current().font("caption"))
         places, x, y = [], 0.0, 0.0
         for words, code in ENTRIES:
-            needed = _MARK + 4 + metrics.horizontalAdvance(words)
+            needed = _MARK + 4 + metrics.horizontalAdvance(tr(words))
             if x and x + needed > width:
                 x, y = 0.0, y + _LINE
-            places.append((x, y, words, code))
+            places.append((x, y, tr(words), code))
             x += needed + _GAP
         return places
 

@@ -22,10 +22,13 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.panels import page_atlas
 from app.panels.page_atlas import MapImage
+from app.text import tr
 from app.theme import Theme
 from engine.port import Snapshot
 
 _MIN_PITCH, _MAX_PITCH, _FIT_HEIGHT = 3, 12, 320
+_FEW = 288
+"""A pool of this many pages is drawn whole, used or not."""
 _STATE_WORDS = ("free", "active", "shared", "cached")
 
 
@@ -47,26 +50,52 @@ class PageMap(QWidget):
         self._current = -1
         self._under = -1
         self._zoom = 1.0
+        self._shown = 0
+        self._folds = True
         self._image = MapImage()
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
-        self.setAccessibleName("Page map")
-        self.setAccessibleDescription("One cell per page of KV memory; arrow keys move, Enter selects")
+        self.setAccessibleName(tr("Page map"))
+        self.setAccessibleDescription(tr("One cell per page of KV memory; arrow keys move, Enter selects"))
         Theme.current().changed.connect(self._on_theme)
 
     def set_snapshot(self, snapshot: Snapshot) -> None:
         """Show a new state of the pool."""
         cells = page_atlas.codes(snapshot)
         if len(cells) != len(self._cells):
-            self._current, self._lit = -1, None
-            self.updateGeometry()
+            self._current, self._lit, self._shown = -1, None, 0
         elif np.array_equal(cells, self._cells):
             return
         self._cells = cells
+        self._fit_shown()
         self.update()
+
+    @property
+    def n_folded(self) -> int:
+        """Free pages at the end of the pool that no one has used yet and that are not drawn."""
+        return len(self._cells) - self._shown
+
+    def set_folding(self, folds: bool) -> None:
+        """Leave out the unused end of the pool, or draw every page."""
+        self._folds = folds
+        self._shown = 0
+        self._fit_shown()
+        self.update()
+
+    def _fit_shown(self) -> None:
+        """Draw up to the last page in use, with room to grow; what was drawn once stays drawn."""
+        used = np.flatnonzero(self._cells != page_atlas.FREE)
+        wanted = _FEW
+        while self._folds and len(used) and wanted <= used[-1]:
+            wanted = wanted * 3 // 2
+        n = len(self._cells)
+        shown = max(self._shown, n if not self._folds or wanted * 5 // 4 >= n else wanted)
+        if shown != self._shown:
+            self._shown = shown
+            self.updateGeometry()
 
     def light(self, pages: Collection[int] | None) -> None:
         """Dim all pages but these; None: show all alike."""
@@ -90,15 +119,15 @@ class PageMap(QWidget):
     def state_of(self, page: int) -> str:
         """A page's state in words."""
         kind = int(self._cells[page]) & 7
-        words = _STATE_WORDS[kind] if kind < page_atlas.PART else "active, partly filled"
-        return words + (", pinned" if self._cells[page] & page_atlas.PINNED else "")
+        words = tr(_STATE_WORDS[kind] if kind < page_atlas.PART else "active, partly filled")
+        return tr("{state}, pinned", state=words) if self._cells[page] & page_atlas.PINNED else words
 
     def page_at(self, position: QPointF) -> int:
         """The page under a point of the widget, -1 without one."""
         columns, pitch = self._layout(self.width())
         column, row = int(position.x() // pitch), int(position.y() // pitch)
         page = row * columns + column
-        inside = 0 <= column < columns and row >= 0 and page < len(self._cells)
+        inside = 0 <= column < columns and row >= 0 and page < self._shown
         return page if inside else -1
 
     def cell_rect(self, page: int) -> QRect:
@@ -110,7 +139,7 @@ class PageMap(QWidget):
 
     def _layout(self, width: int) -> tuple[int, float]:
         """Columns and pitch in logical pixels (a whole number of device pixels)."""
-        n, ratio = max(1, len(self._cells)), self.devicePixelRatioF()
+        n, ratio = max(1, self._shown), self.devicePixelRatioF()
         pitch = _MAX_PITCH
         while pitch > _MIN_PITCH and math.ceil(n / max(1, width // pitch)) * pitch > _FIT_HEIGHT:
             pitch -= 1
@@ -122,7 +151,7 @@ class PageMap(QWidget):
 
     def heightForWidth(self, width: int) -> int:
         columns, pitch = self._layout(width)
-        return math.ceil(math.ceil(max(1, len(self._cells)) / columns) * pitch)
+        return math.ceil(math.ceil(max(1, self._shown) / columns) * pitch)
 
     def sizeHint(self) -> QSize:
         return QSize(288, self.heightForWidth(max(288, self.width())))
@@ -136,7 +165,7 @@ class PageMap(QWidget):
         theme, ratio = Theme.current(), self.devicePixelRatioF()
         columns, pitch = self._layout(self.width())
         cells = self._cells if self._lit is None else self._cells | self._lit
-        image = self._image.compose(cells, columns, round(pitch * ratio), theme)
+        image = self._image.compose(cells[: self._shown], columns, round(pitch * ratio), theme)
         image.setDevicePixelRatio(ratio)
         painter = QPainter(self)
         painter.drawImage(0, 0, image)
@@ -160,7 +189,7 @@ class PageMap(QWidget):
     def _announce(self) -> None:
         if self._current < 0 or self._current >= len(self._cells):
             return
-        self.setAccessibleDescription(f"Page {self._current}: {self.state_of(self._current)}")
+        self.setAccessibleDescription(tr("Page {n:,}: {state}", n=self._current, state=self.state_of(self._current)))
         if QAccessible.isActive():
             QAccessible.updateAccessibility(QAccessibleEvent(self, QAccessible.Event.DescriptionChanged))
 
@@ -213,7 +242,7 @@ class PageMap(QWidget):
 
     def _move(self, key: Qt.Key) -> bool:
         """Move the frame for an arrow or paging key; False when the key is none of these."""
-        columns, n, here = self._layout(self.width())[0], len(self._cells), max(0, self._current)
+        columns, n, here = self._layout(self.width())[0], self._shown, max(0, self._current)
         targets = {
             Qt.Key.Key_Left: here - 1,
             Qt.Key.Key_Right: here + 1,

@@ -13,6 +13,7 @@ from app.panels.page_map import PageMap
 from app.panels.parts import semibold
 from app.panels.prefix_tree import plain
 from app.panels.words import count, duration, listed, shorten
+from app.text import tr
 from engine.port import PageDetail
 
 _REST_MS = 120
@@ -54,14 +55,14 @@ class PageTips(QObject):
 def page_html(detail: PageDetail, state: str, now: float, chat_title: Callable[[str], str]) -> str:
     """A page's details as rich text."""
     holders = f" · {count(detail.refcount, 'holder')}" if detail.refcount else ""
-    lines = [semibold(f"Page {detail.page:,}") + html.escape(f" · {state}{holders}")]
+    lines = [semibold(html.escape(tr("Page {n:,}", n=detail.page))) + html.escape(f" · {state}{holders}")]
     if chats := listed([chat_title(c) for c in detail.chats]):
-        lines.append(html.escape(f"Chats: {chats}"))
+        lines.append(html.escape(tr("Chats: {chats}", chats=chats)))
     if detail.streams:
-        lines.append(html.escape(f"{count(len(detail.streams), 'running reply', 'running replies')}"))
+        lines.append(html.escape(count(len(detail.streams), "running reply", "running replies")))
     if detail.born is not None:
-        age = duration(now - detail.born)
-        lines.append(html.escape(f"{count(detail.hits, 'hit')} · {age} old · {count(len(detail.tokens), 'token')}"))
+        age = tr("{age} old", age=duration(now - detail.born))
+        lines.append(html.escape(f"{count(detail.hits, 'hit')} · {age} · {count(len(detail.tokens), 'token')}"))
     if words := plain(detail.text):
         lines.append(f"<i>{html.escape(shorten(words, 160))}</i>")
     return f'<div style="max-width:320px">{"<br>".join(lines)}</div>'

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.text import tr
 from app.theme import Theme, icon
 
 _FIGURES = re.compile(r"\b(\d[\d,]*|no) (pages?|stay(s|ed)?|leaves?)\b")
@@ -98,11 +99,11 @@ class Lamp(QWidget):
             return
         self._problem = problem
         if problem is None:
-            words = "Pool: no model is loaded"
+            words = tr("Pool: no model is loaded")
         else:
-            words = problem or "Pool: free + cached + referenced pages add up to its capacity"
+            words = problem or tr("Pool: free + cached + referenced pages add up to its capacity")
         self.setToolTip(words)
-        self.setAccessibleName("Integrity lamp")
+        self.setAccessibleName(tr("Integrity lamp"))
         self.setAccessibleDescription(words)
         self.update()
 
@@ -205,8 +206,8 @@ class DockTitleBar(QWidget):
         self.middle = QHBoxLayout()
         self.middle.setSpacing(8)
         self._outer.addLayout(self.middle, 1)
-        self.float_button = tool_button("float", f"Float or dock {title}")
-        self.close_button = tool_button("close", f"Hide {title}")
+        self.float_button = tool_button("float", tr("Float or dock {dock}", dock=title))
+        self.close_button = tool_button("close", tr("Hide {dock}", dock=title))
         self.float_button.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
         self.close_button.clicked.connect(dock.close)
         buttons = QHBoxLayout()

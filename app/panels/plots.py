@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.panels.history import Series
 from app.panels.words import shorten
+from app.text import tr
 from app.theme import Theme
 from engine.scheduling.events import Eviction
 
@@ -108,7 +109,7 @@ class TimePlot(pg.PlotWidget):
         box.setRange(xRange=(-range_s, 0), yRange=(0, self._top * 1.02), padding=0, disableAutoRange=True)
         for number, line in enumerate(self._grid):
             line.setValue(self._top * number / 3)
-        self._words = (ago(range_s), "now")
+        self._words = (ago(range_s), tr("now"))
 
     def drawForeground(self, painter: QPainter, rect: QRectF) -> None:
         """Write the ends of the time axis under the plot."""
@@ -155,7 +156,7 @@ class PoolPlot(TimePlot):
     """Referenced and cached pages as a stack; the space above it up to the top line is free. Evictions are marked."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Pool: referenced, cached and free pages over time", parent)
+        super().__init__(tr("Pool: referenced, cached and free pages over time"), parent)
         self._cached = AreaItem()
         self._referenced = AreaItem()
         self._marks = pg.PlotCurveItem(connect="pairs")
@@ -193,7 +194,8 @@ class PoolPlot(TimePlot):
         if evictions:
             last = evictions[-1]
             x = last.at - now
-            self._label.setText(f"evict {last.pages:,} · {shorten(names.get(last.chat, last.chat) or last.label, 24)}")
+            whose = shorten(names.get(last.chat, last.chat) or last.label, 24)
+            self._label.setText(tr("evict {n:,} · {chat}", n=last.pages, chat=whose))
             self._label.setAnchor((1, 0) if x > -range_s * 0.55 else (0, 0))
             self._label.setPos(x, capacity)
 
@@ -202,7 +204,7 @@ class SpeedPlot(TimePlot):
     """Generated tokens per second as an area, the queue's length as a dashed line on its own scale."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Speed: generated tokens per second and queue length over time", parent)
+        super().__init__(tr("Speed: generated tokens per second and queue length over time"), parent)
         self._tokens = AreaItem()
         self._queue = AreaItem(steps=True)
         self.speed = np.zeros(0)
@@ -233,7 +235,7 @@ class SpeedPlot(TimePlot):
 
 def ago(seconds: float) -> str:
     """``−60 s``, ``−15 min``: the start of a range."""
-    return f"−{seconds:.0f} s" if seconds <= 60 else f"−{seconds / 60:.0f} min"
+    return tr("−{n:.0f} s", n=seconds) if seconds <= 60 else tr("−{n:.0f} min", n=seconds / 60)
 
 
 def smooth(values: np.ndarray, n: int) -> np.ndarray:

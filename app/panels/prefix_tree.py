@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
-import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleEvent,
+    QBrush,
     QFontMetricsF,
     QHelpEvent,
     QKeyEvent,
@@ -22,6 +22,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.panels.tree_layout import Node, TreeLayout, preferred_chain
 from app.panels.words import count, listed, shorten
+from app.text import tr
 from app.theme import Theme
 from engine.port import PAGE_ACTIVE, PAGE_CACHED, PAGE_SHARED, ChainInfo, Segment, Snapshot
 
@@ -47,7 +48,9 @@ class PrefixTree(QWidget):
         super().__init__(parent)
         self._layout_of = TreeLayout()
         self._chains: dict[int, ChainInfo] = {}
+        self._segments: tuple[Segment, ...] = ()
         self._states: dict[int, int] = {}
+        self._pinned: set[int] = set()
         self._selected: tuple[int, ...] = ()
         self._path: set[int] = set()
         self._current: int | None = None
@@ -55,20 +58,24 @@ class PrefixTree(QWidget):
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setAccessibleName("Prefix tree")
-        self.setAccessibleDescription("Stored prompts by their shared beginnings; arrow keys move, Enter selects")
+        self.setAccessibleName(tr("Prefix tree"))
+        self.setAccessibleDescription(tr("Stored prompts by their shared beginnings; arrow keys move, Enter selects"))
         Theme.current().changed.connect(self.update)
 
     def set_snapshot(self, snapshot: Snapshot) -> None:
         """Show a new state of the cache."""
         segments = snapshot.segments
-        states = {s.id: _state(s, snapshot.page_states) for s in segments}
+        first = [s.pages[0] if s.pages else -1 for s in segments]
+        codes = snapshot.page_states[first].tolist() if first else []
+        states = {s.id: code or PAGE_CACHED for s, code in zip(segments, codes, strict=True)}
         chains = {c.id: c for c in snapshot.chains}
-        same = states == self._states and tuple(self._layout_of.by_id.values()) == segments
+        pinned_chains = {c.id for c in snapshot.chains if c.pinned}
+        pinned = {s.id for s in segments if pinned_chains.intersection(s.chains)} if pinned_chains else set()
+        same = states == self._states and pinned == self._pinned and self._segments == segments
         self._chains = chains
         if same:
             return
-        self._states = states
+        self._states, self._pinned, self._segments = states, pinned, segments
         self._layout_of = TreeLayout(segments, self._layout_of.root)
         if self._current not in self._layout_of.by_id:
             self._current = None
@@ -127,7 +134,7 @@ class PrefixTree(QWidget):
         chains = [self._chains[c] for c in segment.chains if c in self._chains]
         chats = {c.chat for c in chains}
         if len(chats) != 1:
-            return plain(segment.text) or "shared"
+            return plain(segment.text) or tr("shared")
         parent = self._layout_of.by_id.get(segment.parent) if segment.parent is not None else None
         above = {self._chains[c].chat for c in parent.chains if c in self._chains} if parent else set()
         if above != chats:
@@ -141,40 +148,47 @@ class PrefixTree(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(theme.font("caption"))
         metrics = QFontMetricsF(painter.font())
+        brushes = {
+            state: (QBrush(theme.color(f"{name}_soft")), QBrush(theme.color(name, 0.55)), QBrush(theme.color(name)))
+            for state, name in ((PAGE_ACTIVE, "active"), (PAGE_SHARED, "shared"), (PAGE_CACHED, "cached"))
+        }
+        shown = event.rect()
         for node in self._layout_of.nodes.values():
             box = self.rect_of(node)
-            if event.rect().intersects(box.toAlignedRect()):
-                self._paint_node(painter, metrics, node, box)
+            if box.top() <= shown.bottom() and box.bottom() >= shown.top():
+                self._paint_node(painter, metrics, node, box, brushes[self._states[node.segment.id]])
         painter.end()
 
-    def _paint_node(self, painter: QPainter, metrics: QFontMetricsF, node: Node, box: QRectF) -> None:
-        theme, segment = Theme.current(), node.segment
-        name = {PAGE_ACTIVE: "active", PAGE_SHARED: "shared", PAGE_CACHED: "cached"}[self._states[segment.id]]
+    def _paint_node(
+        self, painter: QPainter, metrics: QFontMetricsF, node: Node, box: QRectF, brushes: tuple[QBrush, ...]
+    ) -> None:
+        segment = node.segment
         painter.setPen(Qt.PenStyle.NoPen)
-        on_path = segment.id in self._path
-        painter.setBrush(theme.color(name, 0.55) if on_path else theme.color(f"{name}_soft"))
+        painter.setBrush(brushes[1] if segment.id in self._path else brushes[0])
         radius = min(4.0, box.height() / 4, box.width() / 3)
-        painter.drawRoundedRect(box, radius, radius)
-        self._paint_marks(painter, segment, box, name)
+        if radius < 1.5:
+            painter.drawRect(box)
+        else:
+            painter.drawRoundedRect(box, radius, radius)
+        self._paint_marks(painter, segment, box, brushes[2])
         if segment.id == self._current:
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(theme.color("text"), 1.5))
+            painter.setPen(QPen(Theme.current().color("text"), 1.5))
             painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
         if box.width() > 26 and box.height() >= metrics.height() - 1:
-            painter.setPen(theme.color("text"))
+            painter.setPen(Theme.current().color("text"))
             room = box.adjusted(6, 0, -4, 0)
             text = f"{shorten(self.label_of(segment), 60)} {segment.n_tokens:,}"
             flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
             painter.drawText(room, flags, metrics.elidedText(text, Qt.TextElideMode.ElideRight, room.width()))
 
-    def _paint_marks(self, painter: QPainter, segment: Segment, box: QRectF, name: str) -> None:
+    def _paint_marks(self, painter: QPainter, segment: Segment, box: QRectF, full: QBrush) -> None:
         """What tells the states apart without colour: an edge where in use, a line under pinned chains."""
-        theme = Theme.current()
-        if name != "cached" and box.width() > 8:
-            painter.setBrush(theme.color(name))
-            painter.drawRoundedRect(QRectF(box.left(), box.top(), 3, box.height()), 1.5, 1.5)
-        if any(c in self._chains and self._chains[c].pinned for c in segment.chains) and box.width() > 4:
-            painter.setBrush(theme.color("pinned"))
+        if self._states[segment.id] != PAGE_CACHED and box.width() > 8:
+            painter.setBrush(full)
+            painter.drawRect(QRectF(box.left(), box.top() + 1, 3, box.height() - 2))
+        if segment.id in self._pinned and box.width() > 4:
+            painter.setBrush(Theme.current().color("pinned"))
             painter.drawRect(QRectF(box.left() + 2, box.bottom() - 2, box.width() - 4, 2))
 
     def _choose(self, segment: int | None) -> None:
@@ -226,9 +240,12 @@ class PrefixTree(QWidget):
         segment = node.segment
         chains = [self._chains[c] for c in segment.chains if c in self._chains]
         names = listed([f"{self._chat_title(c.chat)} · {c.label}" for c in chains])
-        below = f", {count(node.total, 'token')} with what follows" if node.total > segment.n_tokens else ""
-        used = "in use now, " if segment.in_use else ""
-        return f"{count(segment.n_tokens, 'token')} from {segment.depth:,} on{below}; {used}{names or 'no chain'}"
+        parts = [tr("{n} from {start:,} on", n=count(segment.n_tokens, "token"), start=segment.depth)]
+        if node.total > segment.n_tokens:
+            parts.append(tr("{n} with what follows", n=count(node.total, "token")))
+        if segment.in_use:
+            parts.append(tr("in use now"))
+        return ", ".join(parts) + "; " + (names or tr("no chain"))
 
     def _announce(self) -> None:
         if self._current is not None and self._current in self._layout_of.nodes:
@@ -246,11 +263,3 @@ class PrefixTree(QWidget):
                 QToolTip.showText(event.globalPos(), f"{self.sentence(node)}\n{text}", self)
             return True
         return super().event(event)
-
-
-def _state(segment: Segment, states: np.ndarray) -> int:
-    """The state of most of a segment's pages, one of the codes of ``Snapshot.page_states``."""
-    if not segment.pages:
-        return PAGE_CACHED
-    counts = np.bincount(states[list(segment.pages)], minlength=4)[1:]
-    return int(np.argmax(counts)) + 1 if counts.any() else PAGE_CACHED

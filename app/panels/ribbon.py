@@ -9,6 +9,7 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.panels.words import count
+from app.text import tr
 from app.theme import Theme
 from engine.scheduling.events import Miss
 
@@ -52,7 +53,7 @@ class Ribbon(QWidget):
         self._cells: tuple[tuple[str, int], ...] = ()
         self._asks = False
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        self.setAccessibleName("Pages of this reply")
+        self.setAccessibleName(tr("Pages of this reply"))
         Theme.current().changed.connect(self.update)
 
     @property
@@ -64,13 +65,19 @@ class Ribbon(QWidget):
         """Show a reply's token counts as pages of ``page_rows`` tokens; ``miss`` marks where reuse ended."""
         cells = squeeze(cells_of(n_prompt, n_cached, n_gen, page_rows, miss), _MAX_CELLS)
         self._asks = miss is not None
-        words = f"{n_cached:,} of {count(n_prompt, 'prompt token')} reused, {n_prompt - n_cached:,} computed"
-        words += f", {n_gen:,} generated; {count(-(-(n_prompt + n_gen) // page_rows), 'page')}"
+        words = tr(
+            "{cached:,} of {prompt} reused, {computed:,} computed, {generated:,} generated; {pages}",
+            cached=n_cached,
+            prompt=count(n_prompt, "prompt token"),
+            computed=n_prompt - n_cached,
+            generated=n_gen,
+            pages=count(-(-(n_prompt + n_gen) // page_rows), "page"),
+        )
         if any(kind == DIVERGED for kind, _ in cells):
-            words += "; the stored text differs at the red cell"
+            words += "; " + tr("the stored text differs at the red cell")
         elif any(kind == EVICTED for kind, _ in cells):
-            words += "; pages from the crossed cell on were evicted"
-        self.setToolTip(words + (". Click to see why." if self._asks else "."))
+            words += "; " + tr("pages from the crossed cell on were evicted")
+        self.setToolTip(f"{words}. " + (tr("Click to see why.") if self._asks else ""))
         self.setAccessibleDescription(words)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus if self._asks else Qt.FocusPolicy.NoFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor if self._asks else Qt.CursorShape.ArrowCursor)

@@ -7,6 +7,7 @@ stream's colour), the orange block above is prompt tokens read. The height is mi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
@@ -16,8 +17,9 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app.panels.history import Recent, Series
 from app.panels.plots import AXIS, ago, nice_top
 from app.panels.words import milliseconds, shorten
+from app.text import tr
 from app.theme import Theme
-from app.theme.tokens import mix
+from app.theme.tokens import Palette, mix
 
 COLUMN = 6
 _TOP = 6
@@ -56,7 +58,7 @@ class StepsPlot(QWidget):
         self.setMouseTracking(True)
         self.setMinimumSize(120, 60)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setAccessibleName("Steps: batch width and prompt chunks")
+        self.setAccessibleName(tr("Steps: batch width and prompt chunks"))
         Theme.current().changed.connect(self.update)
 
     def sizeHint(self) -> QSize:
@@ -106,12 +108,13 @@ class StepsPlot(QWidget):
                     QRectF(x, y - max(1.5, tall), COLUMN - 1, max(1.5, tall)), Theme.current().color("prefill")
                 )
         self._paint_cursor(painter, area, left, COLUMN)
-        self._paint_words(painter, area, f"step {int(recent.step[0]):,}", f"step {int(recent.step[-1]):,}")
-        unit = milliseconds(top) if self._by_time else f"{int(top):,} rows"
+        first, last = (tr("step {n:,}", n=int(recent.step[i])) for i in (0, -1))
+        self._paint_words(painter, area, first, last)
+        unit = milliseconds(top) if self._by_time else tr("{n:,.0f} rows", n=top)
         self._paint_stall(painter, area, recent, prefill, left, unit)
 
     def _paint_batch(
-        self, painter: QPainter, area: QRectF, x: float, share: float, slots: bytes, colors: list[QBrush]
+        self, painter: QPainter, area: QRectF, x: float, share: float, slots: bytes, colors: tuple[QBrush, ...]
     ) -> float:
         """One column's decode blocks from the bottom up; returns the y of their top."""
         y = area.bottom()
@@ -128,20 +131,22 @@ class StepsPlot(QWidget):
         theme = Theme.current()
         n = len(series.at)
         pitch = area.width() / n
-        top = max(4.0, float(series.width.max(initial=0.0)))
+        top = rows_top(float(series.width.max(initial=0.0)))
         painter.setPen(Qt.PenStyle.NoPen)
         active, prefill = theme.color("active"), theme.color("prefill")
         wide = max(1.0, pitch - (1 if pitch > 3 else 0))
         for number in np.flatnonzero((series.width > 0) | (series.prefill_share > 0)):
             x = area.left() + number * pitch
-            tall = series.width[number] / top * (1 - _PREFILL_ROWS) * area.height()
+            tall = series.width[number] / top * area.height()
             orange = series.prefill_share[number] * _PREFILL_ROWS * area.height()
             painter.fillRect(QRectF(x, area.bottom() - tall, wide, tall), active)
             if orange > 0:
                 painter.fillRect(QRectF(x, area.bottom() - tall - max(1.5, orange), wide, max(1.5, orange)), prefill)
         self._paint_cursor(painter, area, area.left(), pitch)
-        self._paint_words(painter, area, ago(n * series.width_s), "now")
-        painter.drawText(QRectF(0, area.top() + 1, area.width(), 16), Qt.AlignmentFlag.AlignLeft, f"{top:.0f} wide")
+        self._paint_words(painter, area, ago(n * series.width_s), tr("now"))
+        painter.drawText(
+            QRectF(0, area.top() + 1, area.width(), 16), Qt.AlignmentFlag.AlignLeft, tr("{n:.0f} rows", n=top)
+        )
 
     def _paint_cursor(self, painter: QPainter, area: QRectF, left: float, pitch: float) -> None:
         if self._under >= 0:
@@ -167,8 +172,8 @@ class StepsPlot(QWidget):
         stall = last_stall(recent)
         if stall is None:
             return
-        name = shorten(self._names.get(stall.reader, "a prompt"), 24)
-        words = f"prefill of “{name}” +{milliseconds(stall.prefill_us)}"
+        name = shorten(self._names.get(stall.reader) or tr("a prompt"), 24)
+        words = tr("prefill of “{chat}” +{time}", chat=name, time=milliseconds(stall.prefill_us))
         width = metrics.horizontalAdvance(words)
         x = min(area.right() - width - 4, max(metrics.horizontalAdvance(unit) + 12, left + stall.first * COLUMN))
         if x > metrics.horizontalAdvance(unit) + 8:
@@ -210,10 +215,14 @@ def heights(recent: Recent, *, by_time: bool) -> tuple[np.ndarray, np.ndarray, f
         prefill = np.maximum(recent.prefill_us, 0.0)
         return decode, prefill, nice_top(float((decode + prefill).max(initial=0.0)))
     width = recent.width.astype(float)
-    top = max(4.0, float(width.max(initial=0.0)))
+    top = rows_top(float(width.max(initial=0.0)))
     chunk = max(128.0, float(recent.prefill_tokens.max(initial=0)))
-    whole = top / (1 - _PREFILL_ROWS)
-    return width, recent.prefill_tokens / chunk * whole * _PREFILL_ROWS, whole
+    return width, recent.prefill_tokens / chunk * top * _PREFILL_ROWS, top
+
+
+def rows_top(width: float) -> float:
+    """The axis end of the batch view: the widest batch with room for a prompt chunk above it, in threes."""
+    return 3.0 * np.ceil(max(3.0, width) / (1 - _PREFILL_ROWS) / 3.0)
 
 
 def last_stall(recent: Recent, max_gap: int = 2) -> Stall | None:
@@ -228,10 +237,14 @@ def last_stall(recent: Recent, max_gap: int = 2) -> Stall | None:
     return Stall(int(run[0]), int(run[-1]), longest, reader[0] if reader else 0)
 
 
-def slot_colors() -> list[QBrush]:
+def slot_colors() -> tuple[QBrush, ...]:
     """Eight colours for streams that can be told apart and never look like a prompt chunk."""
-    tokens = Theme.current().palette
+    return _slot_colors(Theme.current().palette)
+
+
+@lru_cache(maxsize=2)
+def _slot_colors(tokens: Palette) -> tuple[QBrush, ...]:
     base = (tokens.active, tokens.shared, tokens.cached)
     lighter = [mix(c, tokens.panel, 0.62) for c in base]
     order = (base[0], lighter[0], base[1], lighter[1], base[2], lighter[2], mix(base[0], base[1], 0.5))
-    return [QBrush(QColor(c)) for c in (*order, mix(base[0], base[2], 0.5))]
+    return tuple(QBrush(QColor(c)) for c in (*order, mix(base[0], base[2], 0.5)))

@@ -13,6 +13,7 @@ from app.panels.asks import Asks
 from app.panels.miss import Explanation
 from app.panels.parts import SectionHeader, label, semibold, tool_button
 from app.panels.words import shorten
+from app.text import tr
 from app.theme import Theme
 
 
@@ -30,16 +31,16 @@ class WhyCard(QWidget):
         self._bridge = bridge
         self._texts: tuple[str, str, str] | None = None
         self._asked = 0
-        self.setAccessibleName("Why not all?")
-        self.header = SectionHeader("Why not all?")
-        close = tool_button("close", "Close the explanation")
+        self.setAccessibleName(tr("Why not all?"))
+        self.header = SectionHeader(tr("Why not all?"))
+        close = tool_button("close", tr("Close the explanation"))
         close.clicked.connect(self._on_close)
         self.header.row.addWidget(close)
         self.sentence = label(wrap=True)
         self.sentence.setTextFormat(Qt.TextFormat.RichText)
         self.difference = label(wrap=True)
         self.difference.setTextFormat(Qt.TextFormat.RichText)
-        self.difference.setAccessibleName("The two texts around the first difference")
+        self.difference.setAccessibleName(tr("The two texts around the first difference"))
         self.difference.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.note = label(role="muted", wrap=True)
         self._box = _framed("code", [self.difference], 8)
@@ -123,7 +124,7 @@ def _one_line(text: str) -> str:
 def _marked(text: str, token: str) -> str:
     """A stretch of text on its state's quiet background; what is not there is named."""
     theme = Theme.current()
-    words = html.escape(_one_line(text if len(text) <= 60 else text[:58] + "…").strip()) or "(nothing)"
+    words = html.escape(_one_line(text if len(text) <= 60 else text[:58] + "…").strip()) or tr("(nothing)")
     back, front = theme.color(f"{token}_soft").name(), theme.color(token).name()
     return f'<span style="background-color:{back};color:{front}">{words}</span>'
 

@@ -8,22 +8,24 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from app.text import tr, trn
 from engine.port import ReleaseReport
+from engine.scheduling.events import PoolCounts
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
     """``1 page``, ``1,204 pages``."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+    return trn(f"{{n:,}} {noun}", f"{{n:,}} {plural or noun + 's'}", number)
 
 
 def listed(names: Sequence[str], limit: int = 3) -> str:
     """``A``, ``A and B``, ``A, B and 4 more``; empty names and repetitions are left out."""
     known = list(dict.fromkeys(n for n in names if n))
     if len(known) > limit:
-        known = [*known[: limit - 1], f"{len(known) - limit + 1} more"]
+        known = [*known[: limit - 1], tr("{n:,} more", n=len(known) - limit + 1)]
     if len(known) < 2:
         return "".join(known)
-    return f"{', '.join(known[:-1])} and {known[-1]}"
+    return tr("{first} and {last}", first=", ".join(known[:-1]), last=known[-1])
 
 
 def size(n_bytes: float) -> str:
@@ -61,33 +63,46 @@ def shorten(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: max(1, limit - 1)].rstrip() + "…"
 
 
+def books_sentence(step: int, pool: PoolCounts) -> str:
+    """What a pool says whose pages do not add up to its capacity."""
+    return tr(
+        "At step {step:,} the pool's books did not balance: {free:,} free + {cached:,} cached + {referenced:,}"
+        " referenced is not {capacity:,} pages.",
+        step=step,
+        free=pool.free,
+        cached=pool.cached,
+        referenced=pool.referenced,
+        capacity=pool.capacity,
+    )
+
+
 def release_preview(report: ReleaseReport) -> str:
     """What a release would do: "Release frees 2 pages; 8 stay, shared with Invoice email and turn 2."."""
     if not (report.freed or report.kept or report.shared):
-        return "Release frees no pages: none of this chain is left in memory."
-    parts = ["frees no pages" if not report.freed else f"frees {count(report.freed, 'page')}"]
-    parts += _staying(report, "stay" if report.kept != 1 else "stays", "leave", "leaves")
-    return f"Release {'; '.join(parts)}."
+        return tr("Release frees no pages: none of this chain is left in memory.")
+    frees = trn("Release frees {n:,} page", "Release frees {n:,} pages", report.freed)
+    parts = [frees if report.freed else tr("Release frees no pages"), *_staying(report, done=False)]
+    return "; ".join(parts) + "."
 
 
 def release_result(report: ReleaseReport) -> str:
     """What a release did: "Freed 2 pages; 8 stayed, shared with turn 2."."""
-    parts = [f"Freed {count(report.freed, 'page')}" if report.freed else "Freed no pages"]
-    parts += _staying(report, "stayed", "leave", "leaves")
-    return f"{'; '.join(parts)}."
+    freed = trn("Freed {n:,} page", "Freed {n:,} pages", report.freed)
+    return "; ".join([freed if report.freed else tr("Freed no pages"), *_staying(report, done=True)]) + "."
 
 
-def _staying(report: ReleaseReport, stay: str, leave: str, leaves: str) -> list[str]:
+def _staying(report: ReleaseReport, *, done: bool) -> list[str]:
     parts = []
     if report.kept:
+        stay = trn("{n:,} stays", "{n:,} stay", report.kept) if not done else tr("{n:,} stayed", n=report.kept)
         names = listed(report.shared_with)
-        parts.append(f"{report.kept:,} {stay}, {'shared with ' + names if names else 'needed by other chains'}")
+        parts.append(f"{stay}, " + (tr("shared with {names}", names=names) if names else tr("needed by other chains")))
     if report.shared:
-        goes = leave if report.shared != 1 else leaves
-        parts.append(f"{report.shared:,} {goes} when the replies that use them end")
+        one = "{n:,} leaves when the reply that uses it ends"
+        parts.append(trn(one, "{n:,} leave when the replies that use them end", report.shared))
     return parts
 
 
 def release_button(report: ReleaseReport) -> str:
     """The words on the button that carries it out: ``Release 2 pages``."""
-    return f"Release {count(report.freed, 'page')}" if report.freed else "Release"
+    return trn("Release {n:,} page", "Release {n:,} pages", report.freed) if report.freed else tr("Release")

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication
 from app.theme import fonts
 from app.theme.app_icon import app_icon
 from app.theme.stylesheet import build
-from app.theme.tokens import DARK, LIGHT, Palette
+from app.theme.tokens import DARK, LIGHT, TOKEN_NAMES, Palette
 
 ThemeMode = Literal["system", "light", "dark"]
 
@@ -84,7 +84,9 @@ class Theme(QObject):
         """A token as a colour; ``alpha`` 0..1. An unknown name is a ``KeyError``."""
         found = self._colors.get(name)
         if found is None:
-            found = self._colors[name] = QColor(self._palette.as_dict()[name])
+            if name not in TOKEN_NAMES:
+                raise KeyError(f"There is no colour named {name!r}.")
+            found = self._colors[name] = QColor(getattr(self._palette, name))
         color = QColor(found)
         if alpha < 1.0:
             color.setAlphaF(alpha)
