@@ -10,6 +10,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from engine.errors import ModelFileError
 from engine.text.pretokenizers import pretokenizer
 from engine.text.vocab import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary
+from engine.text.windows import WINDOW, encode_in_windows
 
 
 def byte_alphabet() -> dict[str, int]:
@@ -34,18 +35,26 @@ class ByteLevelModel:
         for char in self._bytes:
             ids.setdefault(char, len(vocabulary) + len(ids))
         try:
-            model = BPE(ids, _pairs(vocabulary, ids), ignore_merges=rule.ignore_merges)
+            pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in vocabulary.merges)]
+            model = BPE(ids, pairs, ignore_merges=rule.ignore_merges)
         except Exception as error:  # the library has no narrower type
             raise ModelFileError(
-                f"The model file's merges do not fit its vocabulary: {error}.", field="tokenizer.ggml.merges"
+                f"The model file's merges do not fit its vocabulary ({error}).", field="tokenizer.ggml.merges"
             ) from error
+        self._lengths = {token: len(text) for text, token in ids.items()}
         self._library = Library(model)
         splits = [Split(Regex(pattern), behavior="isolated") for pattern in rule.patterns]
         self._library.pre_tokenizer = Sequence([*splits, ByteLevel(add_prefix_space=False, use_regex=False)])
 
     def encode(self, text: str, *, after_special: bool = True) -> list[int]:
         """Ids of plain text. Ids at or above the vocabulary's size stand for one byte that has no token each."""
-        return self._library.encode(text, add_special_tokens=False).ids
+        if len(text) <= WINDOW:
+            return self._encode(text)
+        return encode_in_windows(text, self._encode, self._lengths.__getitem__)
+
+    def _encode(self, text: str) -> list[int]:
+        # This call needs no offsets and lets other Python threads run; ``encode`` does neither.
+        return self._library.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
     def token_bytes(self, token: int) -> bytes:
         """The exact bytes of one token, whatever its type."""
@@ -56,18 +65,3 @@ class ByteLevelModel:
         if all(char in known for char in text):
             return bytes([known[char] for char in text])
         return b"".join(bytes([known[char]]) if char in known else char.encode() for char in text)
-
-
-def _pairs(vocabulary: Vocabulary, ids: dict[str, int]) -> list[tuple[str, str]]:
-    """Merges as pairs; each part and the whole must be a token."""
-    pairs = []
-    for merge in vocabulary.merges:
-        cut = merge.find(" ", 1)
-        left, right = merge[:cut], merge[cut + 1 :]
-        if cut < 0 or left not in ids or right not in ids or left + right not in ids:
-            raise ModelFileError(
-                f"A merge of the model file names a token that its vocabulary lacks: {merge[:80]!r}.",
-                field="tokenizer.ggml.merges",
-            )
-        pairs.append((left, right))
-    return pairs

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+BLANKS = " \t\n\v\f\r"
+"""What a token that strips takes away after itself."""
 
 _END = ""
 """Key under which a node of the trie keeps the token that ends there (no character is the empty text)."""
 
 
 class TokenMatcher:
-    """A trie over the texts of some tokens. Time grows with the text, not with the number of tokens."""
+    """A trie over the texts of some tokens. Time grows with the text, not with the number of tokens.
 
-    def __init__(self, tokens: Mapping[str, int]) -> None:
+    ``strips`` tells whether a token takes away the blanks after it.
+    """
+
+    def __init__(self, tokens: Mapping[str, int], strips: Callable[[int], bool] = lambda token: False) -> None:
         self.tokens = tokens
+        self._strips = strips
         self._root: dict[str, Any] = {}
         for text, token in tokens.items():
             node = self._root
@@ -40,8 +47,8 @@ class TokenMatcher:
             if start > done:
                 pieces.append(text[done:start])
             pieces.append(token)
-            done = end
-            match = self._first.search(text, end)
+            done = _after_blanks(text, end) if self._strips(token) else end
+            match = self._first.search(text, done)
         if done < len(text):
             pieces.append(text[done:])
         return pieces
@@ -51,12 +58,17 @@ class TokenMatcher:
         return any(isinstance(piece, int) for piece in self.split(text))
 
     def _longest(self, text: str, start: int) -> tuple[int | None, int]:
-        found, end = None, start
-        node: dict[str, Any] | None = self._root
+        node, found, end = self._root, None, start
         for index in range(start, len(text)):
-            node = node.get(text[index])
-            if node is None:
+            if text[index] not in node:
                 break
+            node = node[text[index]]
             if _END in node:
                 found, end = node[_END], index + 1
         return found, end
+
+
+def _after_blanks(text: str, index: int) -> int:
+    while index < len(text) and text[index] in BLANKS:
+        index += 1
+    return index

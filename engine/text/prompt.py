@@ -9,6 +9,7 @@ from itertools import accumulate
 from engine.port import Span, Turn
 from engine.text.detokenizer import Detokenizer
 from engine.text.marked import TEMPLATE
+from engine.text.matcher import BLANKS
 from engine.text.template import Segment
 from engine.text.thinking import MARKER_NAMES
 from engine.text.tokenizer import Tokenizer
@@ -209,7 +210,7 @@ def _common_prefix(prompt: str, start: int, text: str) -> int:
 def _without_leading_blanks(run: list[tuple[str, int]]) -> list[tuple[str, int]]:
     kept: list[tuple[str, int]] = []
     for text, turn in run:
-        text = text if kept else text.lstrip(" \t\n\v\f\r")
+        text = text if kept else text.lstrip(BLANKS)
         if text:
             kept.append((text, turn))
     return kept

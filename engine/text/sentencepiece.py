@@ -10,6 +10,7 @@ import heapq
 import re
 
 from engine.text.vocab import BYTE, NORMAL, Vocabulary
+from engine.text.windows import WINDOW, encode_in_windows
 
 SPACE = "▁"
 """The character that stands for a space in the pieces."""
@@ -38,6 +39,11 @@ class SentencePieceModel:
         """Ids of plain text; ``after_special``: it starts the text or follows a control token."""
         if self.add_space_prefix and after_special:
             text = " " + text
+        if len(text) <= WINDOW:
+            return self._encode(text)
+        return encode_in_windows(text, self._encode, self._length)
+
+    def _encode(self, text: str) -> list[int]:
         ids: list[int] = []
         for word in self._word.findall(text.replace(" ", SPACE)):
             ids += self._encode_word(word)
@@ -50,6 +56,9 @@ class SentencePieceModel:
         if kind == BYTE and (match := _BYTE_NAME.fullmatch(text)):
             return bytes([int(match[1], 16)])
         return text.replace(SPACE, " ").encode() if kind == NORMAL else text.encode()
+
+    def _length(self, token: int) -> int:
+        return len(self.token_bytes(token))
 
     def _encode_word(self, word: str) -> list[int]:
         cached = self._cache.get(word)

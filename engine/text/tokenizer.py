@@ -11,9 +11,7 @@ from engine.text.byte_level import ByteLevelModel
 from engine.text.matcher import TokenMatcher
 from engine.text.sentencepiece import SentencePieceModel
 from engine.text.thinking import MARKER_NAMES
-from engine.text.vocab import CONTROL, END_NAMES, FILL_END_NAMES, UNKNOWN, USER_DEFINED, Vocabulary
-
-_BLANKS = " \t\n\v\f\r"
+from engine.text.vocab import CONTROL, END_NAMES, FILL_END_NAMES, UNKNOWN, Vocabulary
 
 
 class _Model(Protocol):
@@ -46,13 +44,8 @@ class Tokenizer:
         self.stop_ids = _stop_ids(vocabulary)
         self._hidden = _hidden_ids(vocabulary, self.stop_ids)
         self._bytes: dict[int, bytes] = {}
-        found: dict[int, dict[str, int]] = {CONTROL: {}, UNKNOWN: {}, USER_DEFINED: {}}
-        for text, token in vocabulary.ids.items():
-            kind = vocabulary.scan_type(token)
-            if kind in found:
-                found[kind][text] = token
-        self._control: dict[str, int] = found[CONTROL] | found[UNKNOWN]
-        self._user_defined = TokenMatcher(found[USER_DEFINED])
+        self._control, defined = vocabulary.recognised()
+        self._user_defined = TokenMatcher(defined, self.strips_after)
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Tokenizer:
@@ -62,11 +55,11 @@ class Tokenizer:
     @cached_property
     def control_matcher(self) -> TokenMatcher:
         """Finds control tokens in a template's text (user-defined ones are found in any text)."""
-        return TokenMatcher(self._control)
+        return TokenMatcher(self._control, self.strips_after)
 
     @cached_property
     def _all_matcher(self) -> TokenMatcher:
-        return TokenMatcher({**self._control, **self._user_defined.tokens})
+        return TokenMatcher({**self._control, **self._user_defined.tokens}, self.strips_after)
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of ``text`` without a beginning-of-sequence token. Errors: ``TokenizerError`` for lone surrogates."""
@@ -121,8 +114,6 @@ class Tokenizer:
                 ids.append(piece)
                 after_special = True
                 continue
-            if ids and after_special and self.strips_after(ids[-1]):
-                piece = piece.lstrip(_BLANKS)
             try:
                 ids += self._model.encode(piece, after_special=after_special)
             except UnicodeEncodeError as error:

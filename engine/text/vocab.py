@@ -40,6 +40,9 @@ FILL_END_NAMES = _names(
 )
 """Fill-in-the-middle markers that mean "this file is finished": they end a reply too."""
 
+CONTROL_NAMES = END_NAMES | FILL_NAMES | FILL_END_NAMES
+"""Recognised as control tokens whatever type the file gives them."""
+
 CHANNEL_NAMES = frozenset(("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"))
 """Markers inside a reply that are text to whoever reads it, though some files call them control tokens."""
 
@@ -67,14 +70,22 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def scan_type(self, token: int) -> int:
-        """Type by which ``token`` is recognised in text: a well-known name counts more than the file's type."""
-        name = self.tokens[token]
-        if name in CHANNEL_NAMES:
-            return USER_DEFINED
-        if name in END_NAMES or name in FILL_NAMES or name in FILL_END_NAMES:
-            return CONTROL
-        return self.types[token]
+    def recognised(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Texts that are whole tokens: control tokens (in a template's text) and user-defined ones (in any text).
+
+        A well-known name counts more than the type in the file.
+        """
+        control: dict[str, int] = {}
+        defined: dict[str, int] = {}
+        special = (UNKNOWN, CONTROL, USER_DEFINED)
+        for token in [token for token, kind in enumerate(self.types) if kind in special]:
+            text = self.tokens[token]
+            if text:
+                (defined if self.types[token] == USER_DEFINED else control).setdefault(text, token)
+        for names, texts, others in ((CONTROL_NAMES, control, defined), (CHANNEL_NAMES, defined, control)):
+            for text in names & self.ids.keys():
+                texts.setdefault(text, others.pop(text, self.ids[text]))
+        return control, defined
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Vocabulary:
@@ -88,18 +99,14 @@ class Vocabulary:
         tokens = _strings(metadata, "tokens", required=True)
         kind = _KINDS[model]
         scores = _numbers(metadata, "scores", len(tokens), default=0.0, required=kind == "sentencepiece")
-        if any(math.isnan(score) for score in scores):
-            raise ModelFileError("A score of the tokenizer is not a number.", field=_PREFIX + "scores")
-        ids: dict[str, int] = {}
-        for index, text in enumerate(tokens):
-            if text:
-                ids.setdefault(text, index)
+        ids = dict(zip(reversed(tokens), range(len(tokens) - 1, -1, -1), strict=True))
+        ids.pop("", None)
         name = str(metadata.get("general.name", "")).lower()
         return cls(
             kind=kind,
             pre=str(metadata.get(_PREFIX + "pre") or "default"),
             tokens=tokens,
-            types=[int(t) for t in _numbers(metadata, "token_type", len(tokens), default=NORMAL)],
+            types=list(map(int, _numbers(metadata, "token_type", len(tokens), default=NORMAL))),
             scores=scores,
             merges=_strings(metadata, "merges", required=kind == "byte_level") if kind == "byte_level" else (),
             ids=ids,
@@ -115,7 +122,7 @@ def _strings(metadata: Mapping[str, Any], key: str, *, required: bool) -> Sequen
     field = _PREFIX + key
     if values is None and not required:
         return ()
-    if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
+    if not isinstance(values, (list, tuple)) or not set(map(type, values)) <= {str}:
         raise ModelFileError(f"The model file has no usable list {field}.", field=field)
     if required and key == "tokens" and not values:
         raise ModelFileError("The model file's vocabulary is empty.", field=field)
@@ -139,9 +146,11 @@ def _numbers(
     if not isinstance(values, (list, tuple)) or len(values) < count:
         n = len(values) if isinstance(values, (list, tuple)) else "no"
         raise ModelFileError(f"The model file has {n} values in {field} for {count} tokens.", field=field)
-    if not all(isinstance(value, (int, float)) for value in values):
+    values = values[:count]
+    kinds = set(map(type, values))
+    if not kinds <= {int, type(default)} or (float in kinds and any(map(math.isnan, values))):
         raise ModelFileError(f"A value of {field} is not a number.", field=field)
-    return values[:count]
+    return values
 
 
 def _special_ids(metadata: Mapping[str, Any], count: int) -> dict[str, int]:
