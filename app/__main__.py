@@ -84,6 +84,7 @@ class Application:
         self.controller.save()
         self.opener.close()
         ended = self.bridge.shutdown(CLOSE_MS)
+        self.controller.close()
         self.store.close()
         return ended
 

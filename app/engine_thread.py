@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import shiboken6
-from PySide6.QtCore import QDeadlineTimer, QObject, Qt, QThread, Signal
+from PySide6.QtCore import QCoreApplication, QDeadlineTimer, QEvent, QObject, Qt, QThread, Signal
 
 from engine.errors import EngineError
 from engine.port import EnginePort, EngineSink, EngineState, Failed, Prepared
@@ -89,8 +89,8 @@ class EngineBridge(QObject):
         queued = Qt.ConnectionType.QueuedConnection
         self.posted_step.connect(self._on_step, queued)
         self.posted_state.connect(self._on_state, queued)
-        self.posted_prepared.connect(self.prepared, queued)
-        self.posted_failed.connect(self.failed, queued)
+        self.posted_prepared.connect(self._on_prepared, queued)
+        self.posted_failed.connect(self._on_failed, queued)
         self.posted_answer.connect(self._on_answer, queued)
         self._state = EngineState("empty")
         self._closing = False
@@ -131,12 +131,14 @@ class EngineBridge(QObject):
     def shutdown(self, timeout_ms: int = 1800) -> bool:
         """Close the engine and wait for its thread; False when it did not end in time.
 
-        May be called twice. After it no signal is emitted any more.
+        What it said to its last moment is still delivered; after that no signal is emitted any more. May be called
+        twice.
         """
-        if not self._closing:
-            self._closing = True
-            self._port.close()
-        return self._thread.wait(QDeadlineTimer(timeout_ms)) if self._thread.isRunning() else True
+        self._port.close()
+        ended = not self._thread.isRunning() or self._thread.wait(QDeadlineTimer(timeout_ms))
+        QCoreApplication.sendPostedEvents(self, QEvent.Type.MetaCall.value)
+        self._closing = True
+        return ended
 
     def _on_step(self, report: StepReport) -> None:
         if self._closing:
@@ -148,6 +150,14 @@ class EngineBridge(QObject):
                 case Finished():
                     self.finished.emit(event)
         self.step.emit(report)
+
+    def _on_prepared(self, prepared: Prepared) -> None:
+        if not self._closing:
+            self.prepared.emit(prepared)
+
+    def _on_failed(self, failed: Failed) -> None:
+        if not self._closing:
+            self.failed.emit(failed)
 
     def announce(self, state: EngineState) -> None:
         """Say where things stand before the engine can (a model is being fetched, or was not found)."""

@@ -248,6 +248,10 @@ class ChatController(QObject):
         """Give the store everything that is pending."""
         self.tracker.save()
 
+    def close(self) -> None:
+        """The program ends: settle and save what is open."""
+        self.tracker.close()
+
     def _ask(self, conversation: Conversation, text: str, *, parent: str | None, rebuild: bool = False) -> None:
         message = conversation.add("user", text, parent=parent)
         if not conversation.title:

@@ -24,6 +24,11 @@ class FrameClock(QObject):
         self._timer.setInterval(interval_ms)
         self._timer.timeout.connect(self.tick)
 
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for a frame."""
+        return not self._timer.isActive()
+
     def request(self) -> None:
         """Ask for one more tick; asking again before it comes changes nothing."""
         if not self._timer.isActive():

@@ -178,6 +178,11 @@ class ReplyTracker(QObject):
                 live.unsaved_text.clear()
                 live.n_saved = len(live.ids)
 
+    def close(self) -> None:
+        """The program ends: what is still open was stopped here."""
+        for live in list(self._live.values()):
+            self._settle(live, "stopped")
+
     def _put(self, live: LiveReply) -> None:
         live.phase = "preparing"
         message = live.message

@@ -179,10 +179,9 @@ class ChatView(QScrollArea):
         live = self._controller.live(self.chat)
         mine = live if live is not None and live.message.id == view.message.id else None
         conversation = self._controller.conversation(self.chat)
-        last = next(reversed(self.views), None)
-        view.show_state(
-            mine, self._bridge.engine_state, conversation.siblings(view.message.id), last == view.message.id
-        )
+        last = conversation.last()
+        is_last = last is not None and last.id == view.message.id
+        view.show_state(mine, self._bridge.engine_state, conversation.siblings(view.message.id), is_last)
 
     def _place_later(self) -> None:
         if not self._placing and not self._later.isActive():
