@@ -31,10 +31,18 @@ class ChainModel(QAbstractTableModel):
         self._now = 0.0
         self._chat_title = chat_title
         self._column, self._descending = AGE, False
+        self.updating = False
+        """True while ``update`` runs: what views choose meanwhile is not the person's choice."""
 
     def update(self, chains: Sequence[ChainInfo], now: float) -> None:
         """Take over a snapshot's chains; ``now`` is its time in Unix seconds."""
         self._now = now
+        self.updating = True
+        self._replace(chains)
+        self._put_in_order()
+        self.updating = False
+
+    def _replace(self, chains: Sequence[ChainInfo]) -> None:
         wanted = {c.id: c for c in chains}
         for row in range(len(self._rows) - 1, -1, -1):
             if self._rows[row].id not in wanted:
@@ -51,7 +59,6 @@ class ChainModel(QAbstractTableModel):
             self.beginInsertRows(QModelIndex(), first, first + len(wanted) - 1)
             self._rows.extend(wanted.values())
             self.endInsertRows()
-        self._put_in_order()
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
         """Order the rows by a column's value."""

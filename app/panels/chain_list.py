@@ -125,7 +125,7 @@ class ChainList(QTableView):
         self.viewport().update()
 
     def _on_current(self, current: QModelIndex, _: QModelIndex) -> None:
-        if (chain := self.chain_at(current)) is not None:
+        if not self._chains.updating and (chain := self.chain_at(current)) is not None:
             self.chain_selected.emit(chain.id)
 
     def _on_double(self, index: QModelIndex) -> None:
