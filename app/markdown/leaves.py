@@ -42,13 +42,14 @@ class Rich:
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """Common to all blocks. ``indent``: depth in lists; ``marker``: the bullet or number before it; ``quote``: depth in
-    quotes."""
+    quotes; ``glued``: goes on with the paragraph before it, which grew too long for one block."""
 
     start: int = field(default=0, compare=False)
     end: int = field(default=0, compare=False)
     indent: int = 0
     marker: str = ""
     quote: int = 0
+    glued: bool = False
 
 
 @dataclass(frozen=True, slots=True)

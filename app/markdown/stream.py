@@ -18,7 +18,10 @@ from markdown_it.token import Token
 from app.markdown.flatten import Flattener
 from app.markdown.leaves import CodeLeaf, Leaf, TableLeaf
 
-_UNDECIDED = re.compile(r"[ \t]*(?:[-=+*>#`~|:]+[ \t]*)+")
+_UNDECIDED = re.compile(r"[ \t]*(?:[-=+*>#`~|:]+[ \t]*)+|[ \t]*(?:`{3,}|~{3,})[^`\n]*")
+_BREAK = re.compile(r"(?<= )[^\W\d_]")
+PARAGRAPH_CHARS = 4000
+"""A paragraph that grows longer is broken up, so that its beginning need not be parsed and laid out for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class MarkdownStream:
         self._n_fixed = 0
         self._fence: _OpenFence | None = None
         self._table: _OpenTable | None = None
+        self._in_paragraph = False
+        self._glued = False
 
     def append(self, text: str, *, final: bool = False) -> Update:
         """Add text; ``final``: nothing follows, so that what was held back as undecided is shown too."""
@@ -80,24 +85,46 @@ class MarkdownStream:
         return self._md.parse(text, self._env)
 
     def _parse_tail(self, final: bool) -> Update:
+        keep = self._n_fixed
+        broken = self._break_paragraph()
         tail = self.source[self._fixed : self._end(final)]
         lines = tail.split("\n")
-        starts = [self._fixed, *accumulate((len(line) + 1 for line in lines), initial=self._fixed)][1:]
+        starts = list(accumulate((len(line) + 1 for line in lines), initial=self._fixed))
         tokens = self._parse(tail)
         leaves = Flattener(tokens, starts).run()
-        keep = self._n_fixed
+        if self._glued and leaves:
+            leaves[0] = replace(leaves[0], glued=True)
         top = [token for token in tokens if token.level == 0 and token.nesting >= 0 and token.map]
         self._fence = self._table = None
+        self._in_paragraph = bool(top) and top[-1].type == "paragraph_open"
         if top and not final:
             self._note_open(top[-1], tokens, lines, starts)
             if self._fence is not None and isinstance(leaves[-1], CodeLeaf):
                 leaves[-1] = replace(leaves[-1], closed=False)
             self._settle(starts[_restart_line(tokens, top[-1])], leaves)
-        return Update(keep, leaves)
+        return Update(keep, broken + leaves)
 
     def _settle(self, boundary: int, leaves: list[Leaf]) -> None:
-        self._fixed = max(boundary, self._fixed)
+        if boundary > self._fixed:
+            self._fixed, self._glued = boundary, False
         self._n_fixed += sum(leaf.start < boundary for leaf in leaves)
+
+    def _break_paragraph(self) -> list[Leaf]:
+        """Settle the beginning of a tail that is one endless paragraph."""
+        made: list[Leaf] = []
+        while self._in_paragraph and len(self.source) - self._fixed > PARAGRAPH_CHARS + 200:
+            place = _BREAK.search(self.source, self._fixed + PARAGRAPH_CHARS)
+            if place is None or "\n\n" in self.source[self._fixed : place.start()]:
+                break
+            starts = [self._fixed, *(self._fixed + m.end() for m in re.finditer("\n|$", self._head(place.start())))]
+            leaves = Flattener(self._parse(self._head(place.start())), starts).run()
+            made += [replace(leaf, glued=self._glued) for leaf in leaves]
+            self._n_fixed += len(leaves)
+            self._fixed, self._glued = place.start(), True
+        return made
+
+    def _head(self, end: int) -> str:
+        return self.source[self._fixed : end]
 
     def _note_open(self, last: Token, tokens: list[Token], lines: list[str], starts: list[int]) -> None:
         assert last.map is not None

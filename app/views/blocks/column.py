@@ -53,6 +53,7 @@ class BlockColumn(BlockHost):
         self._height = 0.0
         self._next_update = 0.0
         self._tops: list[float] = []
+        self._dirty_from = 0
         self._style = BlockStyle.current(Theme.current())
         Theme.current().changed.connect(self._on_theme)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -135,6 +136,7 @@ class BlockColumn(BlockHost):
 
     def _reconcile(self, update: Update) -> None:
         """Keep every block whose leaf is unchanged or grows in place; make the others anew."""
+        self._dirty_from = min(self._dirty_from, update.keep)
         for number, leaf in enumerate(update.leaves, start=update.keep):
             if number < len(self.blocks):
                 block = self.blocks[number]
@@ -162,26 +164,29 @@ class BlockColumn(BlockHost):
         for block in self.blocks[first:]:
             block.drop()
         del self.blocks[first:]
+        self._dirty_from = min(self._dirty_from, first)
 
     def _lay_out(self, width: int) -> None:
-        inner = width - 2 * self._margin
+        """Lay out and place the blocks from the first one that changed (in another width: all)."""
         changed_width = width != self._laid_out_for
-        self._laid_out_for = width
-        y = 0.0
-        previous: Leaf | None = None
-        for block in self.blocks:
-            y += _gap(previous, block.leaf, self._plain)
+        first = 0 if changed_width else self._dirty_from
+        self._laid_out_for, self._dirty_from = width, len(self.blocks)
+        previous = self.blocks[first - 1] if first else None
+        y = previous.top + previous.height if previous is not None else float(self._margin)
+        del self._tops[first:]
+        for block in self.blocks[first:]:
+            y += _gap(previous.leaf if previous is not None else None, block.leaf, self._plain)
             stale = changed_width or block.height == 0.0
             if stale:
-                block.lay_out(inner)
-            if stale or block.top != y + self._margin:
-                block.top = y + self._margin
+                block.lay_out(width - 2 * self._margin)
+            if stale or block.top != y:
+                block.top = y
                 block.place(float(self._margin))
+            self._tops.append(y)
             y += block.height
-            previous = block.leaf
-        self._tops = [block.top for block in self.blocks]
-        if y != self._height:
-            self._height = y
+            previous = block
+        if y - self._margin != self._height:
+            self._height = y - self._margin
             self.height_changed.emit()
 
     def _on_theme(self) -> None:
@@ -233,7 +238,7 @@ class BlockColumn(BlockHost):
 
 def _gap(previous: Leaf | None, leaf: Leaf, plain_text: bool) -> float:
     """The distance between two blocks: none in plain text, little inside a list, more above a heading."""
-    if previous is None or plain_text:
+    if previous is None or plain_text or leaf.glued:
         return 0.0
     if previous.indent and leaf.indent and not isinstance(leaf, CodeLeaf) and not isinstance(previous, CodeLeaf):
         return ITEM_GAP
