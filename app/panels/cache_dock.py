@@ -151,8 +151,7 @@ class CacheDock(QDockWidget):
         self.summary.setText(tr("no model loaded"))
         self.view.pages_header.figures.setText("")
         self.view.model.update((), 0.0)
-        self.view.show_stored(0)
-        self.view.fold.hide()
+        self.view.show_stored(0, model=False)
         self.select_chain(None)
 
     def _on_snapshot(self, snapshot: Snapshot) -> None:

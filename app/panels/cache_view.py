@@ -52,6 +52,8 @@ class CacheView(QScrollArea):
         self.model = ChainModel(self, chat_title=chat_title)
         self.chains = ChainList(self.model)
         self.chains.setMinimumHeight(188)
+        self.legend = PageLegend()
+        self.filler = QWidget()
         self.setWidget(self._stack())
 
     def _stack(self) -> QWidget:
@@ -61,7 +63,7 @@ class CacheView(QScrollArea):
         column = QVBoxLayout(inner)
         column.setContentsMargins(16, 8, 16, 8)
         column.setSpacing(8)
-        upper: tuple[QWidget, ...] = (self.pages_header, self.pages, self.fold, PageLegend())
+        upper: tuple[QWidget, ...] = (self.pages_header, self.pages, self.fold, self.legend)
         middle: tuple[QWidget, ...] = (self.tree_header, self.empty, self.tree, self.card, self.why)
         for group in (upper, middle):
             for part in group:
@@ -69,6 +71,7 @@ class CacheView(QScrollArea):
             column.addSpacing(8)
         column.addWidget(self.chains_header)
         column.addWidget(self.chains, 1)
+        column.addWidget(self.filler, 1)
         return inner
 
     def show_folded(self) -> None:
@@ -92,9 +95,14 @@ class CacheView(QScrollArea):
         for y in (top + part.height() + 8, top - 8):
             self.ensureVisible(0, y, 0, 0)
 
-    def show_stored(self, n_chains: int) -> None:
-        """Show the tree and the list, or the hint that nothing is stored."""
+    def show_stored(self, n_chains: int, *, model: bool = True) -> None:
+        """Show the tree and the list, or the hint that nothing is stored; without a model only the hint."""
+        for part in (self.pages_header, self.pages, self.legend, self.tree_header):
+            part.setVisible(model)
+        if not model:
+            self.fold.hide()
         self.empty.setVisible(not n_chains)
+        self.filler.setVisible(not n_chains)
         self.tree.setVisible(bool(n_chains))
         self.chains_header.setVisible(bool(n_chains))
         self.chains.setVisible(bool(n_chains))
