@@ -1,0 +1,277 @@
+"""Causal attention over pages, with a running softmax.
+
+The positions of a sequence are cut at absolute places: vectors of 16, tiles of 64 (the running maximum changes once a
+tile) and partitions of 512 (each has a softmax of its own; they are merged in ascending order). So a row's result
+does not depend on the chunk it came in, on its neighbours, or on who computed which partition.
+
+A work item is a block of consecutive rows of one sequence and one kv head; its columns are the (row, query head) pairs
+that share that kv head's keys and values, so that each vector of K or V is loaded once for all of them. Running
+softmax: Milakov and Gimelshein 2018; grouped queries: Ainslie et al. 2023.
+"""
+
+from __future__ import annotations
+
+from engine.kernels.columns import fma_columns, load_columns, scale_columns, store_columns, zero_columns
+from engine.kernels.cpu import target
+from engine.kernels.half import load_h
+from engine.kernels.kernel import Kernel, helper, kernel
+from engine.kernels.layout import (
+    C_ATTEND_LIST,
+    C_MEMORY,
+    C_OWNERS,
+    C_PAGE_BYTES,
+    C_PAGE_ROWS,
+    C_POSITIONS,
+    C_TABLES,
+)
+from engine.kernels.simd import (
+    first_lane,
+    get,
+    get_f,
+    lane_index,
+    load_f,
+    load_f32,
+    load_i32,
+    max_lanes,
+    maximum,
+    put,
+    splat_f,
+    splat_i,
+    store_f,
+    store_f32,
+    sum_lanes,
+    where_less,
+)
+from engine.kernels.sync import invoke
+from engine.kernels.vmath import exp16, tanh16
+
+(
+    A_Q_ROWS, A_OUT_ROWS, A_K_AT, A_V_AT, A_KV_HEADS, A_GROUP, A_HEAD_SIZE = range(7)
+A_SCALE, A_SOFTCAP, A_WINDOW, A_ELEMENT, A_SCORES, A_VALUES = range(7, 13)
+
+COLUMNS = 8 if target().avx512 else 4
+TILE, PARTITION = 64, 512
+_NAMES = {2: "half", 4: "float"}
+_LOWEST, _HIDDEN = -1e30, -3e38
+# Scratch of one item: per column 16 header words, then vectors; q, accumulators and merged values by head size.
+W_LIMIT, W_LOWER, W_MAX, W_FACTOR, W_TOP, W_TOP_SUM, W_SUM = 0, 8, 16, 24, 32, 40, 168
+W_ROW, W_KV_HEAD, W_K, W_V = 296, 297, 304, 308
+_SCORES = 8 * 512
+_BODY = _SCORES + COLUMNS * TILE * 4
+"""Byte offsets in scratch: scores float32[COLUMNS][TILE], then queries float32[padded head size][COLUMNS], accumulators
+and merged values, both float32[COLUMNS][padded head size]."""
+
+
+def scratch_bytes(head_size: int) -> int:
+    """Scratch that ``attend`` needs."""
+    return _BODY + 3 * COLUMNS * padded(head_size) * 4
+
+
+def padded(head_size: int) -> int:
+    """A head's floats in scratch, whole vectors."""
+    return -(-head_size // 16) * 16
+
+
+def _scores(m: int, element: int) -> Kernel:
+    """Scores of ``m`` columns with vectors [begin, end) of a tile; ``element`` bytes a KV value."""
+    load = load_h if element == 2 else load_f
+
+    def scores(context, args, begin, end, scratch):
+        step = element * get(context, C_PAGE_ROWS)
+        for v in range(begin, end):
+            k = get(scratch, W_K + v)
+            acc = zero_columns(m)
+            queries = scratch + _BODY
+            for _ in range(get(args, A_HEAD_SIZE)):
+                acc = fma_columns(acc, load(k), queries, 4)
+                k += step
+                queries += 4 * COLUMNS
+            store_columns(acc, scratch + _SCORES + 64 * v, 4 * TILE)
+
+    return Kernel(f"attend_scores_{m}_{_NAMES[element]}", scores)
+
+
+def _values(m: int, element: int) -> Kernel:
+    """Add the values of positions [0, end) of a tile, weighted, to the accumulators of ``m`` columns, which are first
+    multiplied by their factors."""
+    load = load_h if element == 2 else load_f
+
+    def values(context, args, begin, end, scratch):
+        head_size = get(args, A_HEAD_SIZE)
+        size = (head_size + 15) // 16 * 16
+        step = element * head_size
+        for i in range(0, head_size, 16):
+            # The last vector of an odd head size overlaps the one before, so as not to read past a page.
+            d = min(i, head_size - 16)
+            at = scratch + _BODY + 4 * (COLUMNS * size + i)
+            acc = scale_columns(load_columns(m, at, 4 * size), scratch + 8 * W_FACTOR, 8)
+            for v in range((end + 15) // 16):
+                x = get(scratch, W_V + v) + element * d
+                weights = scratch + _SCORES + 64 * v
+                for _ in range(min(16, end - 16 * v)):
+                    acc = fma_columns(acc, load(x), weights, 4 * TILE)
+                    x += step
+                    weights += 4
+            store_columns(acc, at, 4 * size)
+
+    return Kernel(f"attend_values_{m}_{_NAMES[element]}", values)
+
+
+@helper
+def _find_vectors(context, args, scratch, first, last):
+    """Note where K and V of each vector of 16 positions lie, from ``first`` to ``last``."""
+    page_rows = get(context, C_PAGE_ROWS)
+    element = get(args, A_ELEMENT)
+    head = element * get(scratch, W_KV_HEAD) * get(args, A_HEAD_SIZE) * page_rows
+    table = get(get(context, C_TABLES), load_i32(get(context, C_OWNERS) + 4 * get(scratch, W_ROW)))
+    for v in range(first, last):
+        page = load_i32(table + 4 * (16 * v // page_rows))
+        base = get(context, C_MEMORY) + page * get(context, C_PAGE_BYTES) + head
+        slot = element * (16 * v % page_rows)
+        put(scratch, W_K + v - first, base + get(args, A_K_AT) * page_rows + slot)
+        put(scratch, W_V + v - first, base + get(args, A_V_AT) * page_rows + slot * get(args, A_HEAD_SIZE))
+
+
+@helper
+def _soften(args, scratch, m, first, vectors):
+    """Scores of a tile to weights exp(score - max), with masks; updates the running maximum and sum of each column."""
+    cap = get_f(args, A_SOFTCAP)
+    for c in range(m):
+        scores = scratch + _SCORES + 4 * TILE * c
+        limit = splat_i(get(scratch, W_LIMIT + c) + 1)
+        lower = splat_i(get(scratch, W_LOWER + c))
+        top = splat_f(_HIDDEN)
+        for v in range(vectors):
+            s = load_f(scores + 64 * v)
+            if cap > 0:
+                s = splat_f(cap) * tanh16(s / splat_f(cap))
+            at = splat_i(16 * (first + v)) + lane_index()
+            s = where_less(at, limit, s, splat_f(_HIDDEN))
+            s = where_less(at, lower, splat_f(_HIDDEN), s)
+            store_f(scores + 64 * v, s)
+            top = maximum(top, s)
+        before = get_f(scratch, W_MAX + c)
+        after = max(before, max_lanes(top))
+        factor = exp16(splat_f(before - after))
+        total = load_f(scratch + 8 * W_SUM + 64 * c) * factor
+        for v in range(vectors):
+            weight = exp16(load_f(scores + 64 * v) - splat_f(after))
+            store_f(scores + 64 * v, weight)
+            total = total + weight
+        store_f(scratch + 8 * W_SUM + 64 * c, total)
+        store_f32(scratch + 8 * (W_MAX + c), after)
+        store_f32(scratch + 8 * (W_FACTOR + c), first_lane(factor))
+
+
+@helper
+def _start_partition(scratch, m, size):
+    """Empty maximum, sum and accumulators."""
+    for c in range(m):
+        store_f32(scratch + 8 * (W_MAX + c), _LOWEST)
+        store_f(scratch + 8 * W_SUM + 64 * c, splat_f(0.0))
+        for i in range(0, size, 16):
+            store_f(scratch + _BODY + 4 * (COLUMNS * size + c * size + i), splat_f(0.0))
+
+
+@helper
+def _merge_partition(scratch, m, size):
+    """Fold a finished partition into the merged maximum, sum and values of each column."""
+    for c in range(m):
+        old = get_f(scratch, W_TOP + c)
+        own = get_f(scratch, W_MAX + c)
+        top = max(old, own)
+        keep = exp16(splat_f(old - top))
+        take = exp16(splat_f(own - top))
+        at = scratch + 64 * c
+        store_f32(scratch + 8 * (W_TOP + c), top)
+        store_f(at + 8 * W_TOP_SUM, load_f(at + 8 * W_TOP_SUM) * keep + load_f(at + 8 * W_SUM) * take)
+        at = scratch + _BODY + 4 * c * size
+        for i in range(0, size, 16):
+            own_value = load_f(at + 4 * (COLUMNS * size + i))
+            merged = at + 4 * (2 * COLUMNS * size + i)
+            store_f(merged, load_f(merged) * keep + own_value * take)
+
+
+@helper
+def _attend_columns(context, args, scratch, m):
+    """Positions [begin, end) for the ``m`` columns in scratch, tile by tile."""
+    size = (get(args, A_HEAD_SIZE) + 15) // 16 * 16
+    begin = get(scratch, W_LOWER) // 16 * 16
+    end = get(scratch, W_LIMIT + m - 1) + 1
+    for tile_at in range(begin // TILE * TILE, end, TILE):
+        if tile_at % PARTITION == 0 or tile_at <= begin:
+            _start_partition(scratch, m, size)
+        first = max(tile_at, begin) // 16
+        last = min(tile_at + TILE, end)
+        vectors = (last + 15) // 16 - first
+        _find_vectors(context, args, scratch, first, first + vectors)
+        invoke(get(get(args, A_SCORES), m), context, args, 0, vectors, scratch)
+        _soften(args, scratch, m, first, vectors)
+        invoke(get(get(args, A_VALUES), m), context, args, 0, last - 16 * first, scratch)
+        if (tile_at + TILE) % PARTITION == 0 or tile_at + TILE >= end:
+            _merge_partition(scratch, m, size)
+
+
+@helper
+def _gather(context, args, scratch, first, m):
+    """Scaled queries, limits and empty results of the columns ``first`` … ``first + m - 1`` of an item."""
+    group = get(args, A_GROUP)
+    head_size = get(args, A_HEAD_SIZE)
+    size = (head_size + 15) // 16 * 16
+    scale = get_f(args, A_SCALE)
+    window = get(args, A_WINDOW)
+    for c in range(m):
+        row = get(scratch, W_ROW) + (first + c) // group
+        head = get(scratch, W_KV_HEAD) * group + (first + c) % group
+        q = get(get(args, A_Q_ROWS), row) + 4 * head * head_size
+        for d in range(head_size):
+            store_f32(scratch + _BODY + 4 * (d * COLUMNS + c), load_f32(q + 4 * d) * scale)
+        for i in range(0, size, 16):
+            store_f(scratch + _BODY + 4 * ((2 * COLUMNS + c) * size + i), splat_f(0.0))
+        position = load_i32(get(context, C_POSITIONS) + 4 * row)
+        put(scratch, W_LIMIT + c, position)
+        put(scratch, W_LOWER + c, max(0, position - window + 1) if window > 0 else 0)
+        store_f32(scratch + 8 * (W_TOP + c), _LOWEST)
+        store_f(scratch + 8 * W_TOP_SUM + 64 * c, splat_f(0.0))
+
+
+@helper
+def _scatter(args, scratch, first, m):
+    """Merged values divided by their sums, to the output rows."""
+    group = get(args, A_GROUP)
+    head_size = get(args, A_HEAD_SIZE)
+    size = (head_size + 15) // 16 * 16
+    for c in range(m):
+        row = get(scratch, W_ROW) + (first + c) // group
+        head = get(scratch, W_KV_HEAD) * group + (first + c) % group
+        out = get(get(args, A_OUT_ROWS), row) + 4 * head * head_size
+        total = splat_f(sum_lanes(load_f(scratch + 8 * W_TOP_SUM + 64 * c)))
+        merged = scratch + _BODY + 4 * (2 * COLUMNS + c) * size
+        for i in range(0, head_size, 16):
+            # Where the last two vectors overlap, both hold the same numbers.
+            d = min(i, head_size - 16)
+            store_f(out + 4 * d, load_f(merged + 4 * i) / total)
+
+
+@kernel
+def attend(context, args, begin, end, scratch):
+    """Items [begin, end): item i is block i // kv_heads of the step's list and kv head i % kv_heads."""
+    kv_heads = get(args, A_KV_HEADS)
+    for item in range(begin, end):
+        block = get(context, C_ATTEND_LIST) + 16 * (item // kv_heads)
+        put(scratch, W_ROW, get(block, 0))
+        put(scratch, W_KV_HEAD, item % kv_heads)
+        columns = get(block, 1) * get(args, A_GROUP)
+        turns = (columns + COLUMNS - 1) // COLUMNS
+        first = 0
+        while turns > 0:
+            m = (columns - first + turns - 1) // turns
+            _gather(context, args, scratch, first, m)
+            _attend_columns(context, args, scratch, m)
+            _scatter(args, scratch, first, m)
+            first += m
+            turns -= 1
+
+
+SCORES = {element: tuple(_scores(m, element) for m in range(1, COLUMNS + 1)) for element in (2, 4)}
+VALUES = {element: tuple(_values(m, element) for m in range(1, COLUMNS + 1)) for element in (2, 4)}

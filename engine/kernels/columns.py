@@ -1,0 +1,320 @@
+"""Blocks of columns: a tuple of vectors, one for each activation row that a block of weights is multiplied with.
+
+``m`` is a compile-time constant. Each operation is emitted once per column, so that a kernel for any number of columns
+is written as for one. The columns of an operand lie ``stride`` bytes apart.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import types
+from numba.core.extending import intrinsic
+
+from engine.kernels.cpu import target
+from engine.kernels.simd import (
+    BYTE,
+    FLOAT,
+    HALF,
+    LONG,
+    V_F32,
+    V_I32,
+    WORD,
+    address,
+    call,
+    constant,
+    emit_fma,
+    emit_load_part,
+    emit_store_part,
+    f32x16,
+    i32x16,
+    load,
+    shuffle,
+    splat,
+    store,
+)
+
+
+def _count(m):
+    return m.literal_value if isinstance(m, types.IntegerLiteral) else None
+
+
+def _offset(b, base, stride, column):
+    return base if column == 0 else b.add(base, b.mul(stride, ir.Constant(LONG, column)))
+
+
+@intrinsic(prefer_literal=True)
+def zero_columns(context, m):
+    """``m`` vectors of float zeros."""
+    count = _count(m)
+    if count is None:
+        return None
+    zeros = ir.Constant(ir.ArrayType(V_F32, count), None)
+    return types.UniTuple(f32x16, count)(m), lambda *_: zeros
+
+
+def _each(b, columns, block, base, stride, emit):
+    """block[c] = emit(block[c], address of column c) for every column."""
+    for column in range(columns):
+        where = _offset(b, base, stride, column)
+        block = b.insert_value(block, emit(b.extract_value(block, column), where), column)
+    return block
+
+
+@intrinsic(prefer_literal=True)
+def offset_dots(context, m, base, stride, shift):
+    """Start dot products at (int32 at each column) << ``shift``: the share of the codes' offset. Both ``m`` and
+    ``shift`` are constants; a negative shift stands for no offset."""
+    count, left = _count(m), _count(shift)
+    if count is None or left is None:
+        return None
+    if left < 0:
+        zeros = ir.Constant(ir.ArrayType(V_I32, count), None)
+        return types.UniTuple(i32x16, count)(m, types.int64, types.int64, shift), lambda *_: zeros
+
+    def generate(context, b, sig, values):
+        empty = ir.Constant(ir.ArrayType(V_I32, count), ir.Undefined)
+        amount = constant(V_I32, left)
+        return _each(b, count, empty, values[1], values[2], lambda _, at: b.shl(splat(b, load(b, at, WORD, 4)), amount))
+
+    return types.UniTuple(i32x16, count)(m, types.int64, types.int64, shift), generate
+
+
+def emit_dot_columns(b, count, dots, codes, base, stride, wide):
+    """dots[c] += Σ of 4 neighbouring products: 64 unsigned bytes × 4 signed bytes at each column, for all 16 lanes.
+
+    ``wide`` says that codes may exceed 127, where AVX2's byte multiply-add would saturate.
+    """
+    prepared = _prepare(b, codes, wide)
+    return _each(b, count, dots, base, stride, lambda acc, at: _dot(b, acc, prepared, load(b, at, WORD, 4), wide))
+
+
+def _prepare(b, weights, wide):
+    """What of the weights is the same for all columns."""
+    cpu = target()
+    words = b.bitcast(weights, V_I32)
+    if cpu.vnni512 or cpu.vnni256 or (cpu.avx2 and not wide):
+        return [words]
+    if cpu.avx2:
+        halves = b.bitcast(weights, ir.VectorType(HALF, 32))
+        low = b.and_(halves, constant(halves.type, 0xFF))
+        return [low, b.lshr(halves, constant(halves.type, 8))]
+    mask = constant(V_I32, 0xFF)
+    return [b.and_(b.lshr(words, constant(V_I32, 8 * k)), mask) for k in range(4)]
+
+
+def _dot(b, acc, weights, word, wide):
+    cpu = target()
+    if cpu.vnni512:
+        return call(b, "llvm.x86.avx512.vpdpbusd.512", V_I32, acc, weights[0], splat(b, word))
+    if cpu.vnni256:
+        return _by_parts(b, 2, _vnni256, acc, weights[0], splat(b, word, 8))
+    if cpu.avx2 and not wide:
+        parts = 1 if cpu.avx512 else 2
+        return b.add(acc, _by_parts(b, parts, _saturating, weights[0], splat(b, word, 16 // parts)))
+    if cpu.avx2:
+        parts = 1 if cpu.avx512 else 2
+        signed = b.bitcast(splat(b, word, 16 // parts), ir.VectorType(HALF, 32 // parts))
+        eight = constant(signed.type, 8)
+        even, odd = b.ashr(b.shl(signed, eight), eight), b.ashr(signed, eight)
+        acc = b.add(acc, _by_parts(b, parts, _widening, weights[0], even))
+        return b.add(acc, _by_parts(b, parts, _widening, weights[1], odd))
+    for k, unsigned in enumerate(weights):
+        signed = b.ashr(b.shl(word, ir.Constant(WORD, 24 - 8 * k)), ir.Constant(WORD, 24))
+        acc = b.add(acc, b.mul(unsigned, splat(b, signed)))
+    return acc
+
+
+def _by_parts(b, parts, emit, *operands):
+    """Apply ``emit`` to each of ``parts`` equal slices of the first operands; the last operand is shared whole."""
+    if parts == 1:
+        return emit(b, *operands)
+    *split, shared = operands
+    results = []
+    for part in range(parts):
+        slices = []
+        for value in split:
+            size = value.type.count // parts
+            slices.append(shuffle(b, value, value, list(range(part * size, (part + 1) * size))))
+        results.append(emit(b, *slices, shared))
+    count = results[0].type.count
+    return shuffle(b, results[0], results[1], list(range(2 * count)))
+
+
+def _vnni256(b, acc, weights, signed):
+    return call(b, "llvm.x86.avx512.vpdpbusd.256", acc.type, acc, weights, signed)
+
+
+def _saturating(b, weights, signed):
+    """Byte multiply-add to 16 bits (no saturation: codes are at most 127), then pairs to 32 bits."""
+    bits = 32 * weights.type.count
+    count = bits // 16
+    half = ir.VectorType(HALF, count)
+    byte = ir.VectorType(BYTE, 2 * count)
+    name = "llvm.x86.avx512.pmaddubs.w.512" if bits == 512 else "llvm.x86.avx2.pmadd.ub.sw"
+    pairs = call(b, name, half, b.bitcast(weights, byte), b.bitcast(signed, byte))
+    return _widening(b, pairs, constant(half, 1))
+
+
+def _widening(b, x, y):
+    """16-bit multiply, neighbouring products added to 32 bits."""
+    count = x.type.count
+    name = "llvm.x86.avx512.pmaddw.d.512" if count == 32 else "llvm.x86.avx2.pmadd.wd"
+    return call(b, name, ir.VectorType(WORD, count // 2), x, y)
+
+
+@intrinsic
+def scale_dots(context, acc, dots, scale, base, stride):
+    """acc[c] += dots[c] * (scale * float32 at each column)."""
+
+    def generate(context, b, sig, values):
+        block, products, factor, first, step = values
+        for column in range(acc.count):
+            own = b.fmul(factor, splat(b, load(b, _offset(b, first, step, column), FLOAT, 4)))
+            real = b.sitofp(b.extract_value(products, column), V_F32)
+            total = emit_fma(b, real, own, b.extract_value(block, column))
+            block = b.insert_value(block, total, column)
+        return block
+
+    return acc(acc, dots, f32x16, types.int64, types.int64), generate
+
+
+@intrinsic
+def fma_columns(context, acc, x, base, stride):
+    """acc[c] += x * float32 at each column."""
+
+    def generate(context, b, sig, values):
+        block, vector, first, step = values
+        return _each(
+            b,
+            acc.count,
+            block,
+            first,
+            step,
+            lambda total, at: emit_fma(b, vector, splat(b, load(b, at, FLOAT, 4)), total),
+        )
+
+    return acc(acc, f32x16, types.int64, types.int64), generate
+
+
+@intrinsic
+def scale_columns(context, acc, base, stride):
+    """acc[c] * float32 at each column."""
+
+    def generate(context, b, sig, values):
+        block, first, step = values
+        return _each(b, acc.count, block, first, step, lambda value, at: b.fmul(value, splat(b, load(b, at, FLOAT, 4))))
+
+    return acc(acc, types.int64, types.int64), generate
+
+
+@intrinsic
+def fma_rows(context, acc, x, rows, offset):
+    """acc[c] += x * float32 at ``rows[c] + offset``."""
+
+    def generate(context, b, sig, values):
+        block, vector, where, off = values
+        for column in range(acc.count):
+            at = b.add(b.extract_value(where, column), off)
+            total = emit_fma(b, vector, splat(b, load(b, at, FLOAT, 4)), b.extract_value(block, column))
+            block = b.insert_value(block, total, column)
+        return block
+
+    return acc(acc, f32x16, rows, types.int64), generate
+
+
+@intrinsic
+def map_columns(context, acc, factor, shift):
+    """(acc[c] + shift) * factor."""
+
+    def generate(context, b, sig, values):
+        block, times, plus = values
+        for column in range(acc.count):
+            value = b.fmul(b.fadd(b.extract_value(block, column), plus), times)
+            block = b.insert_value(block, value, column)
+        return block
+
+    return acc(acc, f32x16, f32x16), generate
+
+
+@intrinsic(prefer_literal=True)
+def load_columns(context, m, base, stride):
+    """16 float32 at each column."""
+    count = _count(m)
+    if count is None:
+        return None
+
+    def generate(context, b, sig, values):
+        empty = ir.Constant(ir.ArrayType(V_F32, count), ir.Undefined)
+        return _each(b, count, empty, values[1], values[2], lambda _, at: load(b, at, V_F32, 4))
+
+    return types.UniTuple(f32x16, count)(m, types.int64, types.int64), generate
+
+
+@intrinsic
+def store_columns(context, acc, base, stride):
+    """Store 16 float32 at each column."""
+
+    def generate(context, b, sig, values):
+        for column in range(acc.count):
+            store(b, b.extract_value(values[0], column), _offset(b, values[1], values[2], column), 4)
+        return context.get_dummy_value()
+
+    return types.void(acc, types.int64, types.int64), generate
+
+
+@intrinsic
+def load_rows(context, acc, table):
+    """As many row addresses as ``acc`` has columns, from a table of int64."""
+    result = types.UniTuple(address, acc.count)
+
+    def generate(context, b, sig, values):
+        block = ir.Constant(ir.ArrayType(LONG, acc.count), ir.Undefined)
+        step = ir.Constant(LONG, 8)
+        return _each(b, acc.count, block, values[1], step, lambda _, at: load(b, at, LONG, 8))
+
+    return result(acc, types.int64), generate
+
+
+@intrinsic
+def add_from_rows(context, acc, rows, offset):
+    """acc[c] += 16 float32 at ``rows[c] + offset``."""
+
+    def generate(context, b, sig, values):
+        block, where, off = values
+        for column in range(acc.count):
+            old = load(b, b.add(b.extract_value(where, column), off), V_F32, 4)
+            block = b.insert_value(block, b.fadd(old, b.extract_value(block, column)), column)
+        return block
+
+    return acc(acc, rows, types.int64), generate
+
+
+@intrinsic
+def store_to_rows(context, acc, rows, offset):
+    """Store acc[c] at ``rows[c] + offset``."""
+
+    def generate(context, b, sig, values):
+        for column in range(acc.count):
+            where = b.add(b.extract_value(values[1], column), values[2])
+            store(b, b.extract_value(values[0], column), where, 4)
+        return context.get_dummy_value()
+
+    return types.void(acc, rows, types.int64), generate
+
+
+@intrinsic
+def finish_part_rows(context, acc, rows, offset, lanes, add):
+    """As ``add_from_rows`` (if ``add`` is not 0) and ``store_to_rows`` for the first ``lanes`` lanes only."""
+
+    def generate(context, b, sig, values):
+        block, where, off, count, old = values
+        keep = b.icmp_signed("!=", old, ir.Constant(LONG, 0))
+        for column in range(acc.count):
+            at = b.add(b.extract_value(where, column), off)
+            before = emit_load_part(b, at, count)
+            value = b.extract_value(block, column)
+            value = b.select(keep, b.fadd(before, value), value)
+            emit_store_part(b, at, value, count)
+        return context.get_dummy_value()
+
+    return types.void(acc, rows, types.int64, types.int64, types.int64), generate

@@ -1,0 +1,181 @@
+"""Runs the steps of a program: packed weights, phases, a team of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from engine.errors import CancelledError, UnsupportedModelError
+from engine.kernels import attention, layout
+from engine.kernels.lowering import KINDS, lower, weights_of
+from engine.kernels.ops import Batch, Program
+from engine.kernels.packing import pack_all
+from engine.kernels.team import Team
+
+_SMALLEST_HEAD = 16
+
+
+class Executor:
+    """The compiled executor of one program.
+
+    ``step`` is called from one thread at a time; ``cancel`` may be set from any thread. ``progress`` hears of loading
+    (0 … 1), and loading ends with ``CancelledError`` when ``cancelled`` says so. Registers belong to the executor: a
+    step's results are in the caller's arrays when it returns.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        max_rows: int,
+        threads: int,
+        kv_dtype: Literal["float16", "float32"] = "float16",
+        progress: Callable[[float], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> None:
+        if program.head_size < _SMALLEST_HEAD:
+            raise UnsupportedModelError(
+                f"attention heads of {program.head_size} are too small; {_SMALLEST_HEAD} is least"
+            )
+        self.program, self.max_rows = program, max_rows
+        self.kv_dtype = np.dtype(kv_dtype)
+        self._team = Team(threads)
+        try:
+            self._load(progress, cancelled)
+        except BaseException:
+            self._team.close()
+            raise
+        self._context = np.zeros(layout.CONTEXT_WORDS, np.int64)
+        self._blocks = np.zeros((max_rows, 2), np.int64)
+        self._closed = False
+
+    def _load(self, progress: Callable[[float], None] | None, cancelled: Callable[[], bool] | None) -> None:
+        """Pack the weights, a few at a time so that progress can be told, and lower the program."""
+        tensors = weights_of(self.program)
+        total = sum(tensor.data.nbytes for tensor in tensors) or 1
+        self._packed = {}
+        done = 0
+        for first in range(0, len(tensors), 16):
+            if cancelled is not None and cancelled():
+                raise CancelledError("Loading was cancelled.")
+            some = tensors[first : first + 16]
+            for tensor, packed in zip(some, pack_all(some, self._team), strict=True):
+                self._packed[id(tensor)] = packed
+                done += tensor.data.nbytes
+            if progress is not None:
+                progress(done / total)
+        self._tensors = tensors  # their ids are the keys of the packed weights
+        self._lowered = lower(self.program, self._packed, max_rows=self.max_rows, kv_bytes=self.kv_dtype.itemsize)
+        self._team.reserve_scratch(self._lowered.scratch_bytes)
+
+    @property
+    def threads(self) -> int:
+        """How many threads work on a step."""
+        return self._team.threads
+
+    def set_threads(self, threads: int) -> None:
+        """Change the number of threads; between steps only."""
+        self._team.set_threads(threads)
+
+    @property
+    def cancel(self) -> bool:
+        """Set it from any thread to end the running step (or the next one) with ``CancelledError``."""
+        return self._team.cancelled
+
+    @cancel.setter
+    def cancel(self, value: bool) -> None:
+        self._team.cancelled = value
+
+    @property
+    def weights_bytes(self) -> int:
+        """Memory of the packed weights."""
+        return sum(packed.memory.nbytes for packed in self._packed.values())
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Memory of registers and threads."""
+        return self._lowered.workspace_bytes + self._team.memory_bytes
+
+    def step(self, batch: Batch) -> None:
+        """Evaluate the rows of ``batch``: their keys and values to the pool, then the wanted logits. On
+        ``CancelledError`` the pages of the step's rows hold unfinished values."""
+        n, wanted = len(batch.tokens), len(batch.wanted)
+        if not 0 < n <= self.max_rows:
+            raise ValueError(f"a step has 1 to {self.max_rows} rows, not {n}")
+        kept = self._describe(batch)
+        lowered = self._lowered
+        if not wanted:
+            phases = lowered.n_body
+        else:
+            self._describe_head(batch, wanted)
+            only_hidden = batch.hidden is not None and not batch.logits
+            phases = lowered.n_hidden if only_hidden else len(lowered.table)
+        self._team.run(lowered.table[:phases], self._context)
+        del kept
+        if self._team.cancelled:
+            self._team.cancelled = False
+            raise CancelledError("The evaluation was cancelled.")
+
+    def _describe(self, batch: Batch) -> list[np.ndarray]:
+        """Fill in the context; returns the arrays that it points to."""
+        c = self._context
+        tokens, positions, owner = (
+            np.ascontiguousarray(a, np.int32) for a in (batch.tokens, batch.positions, batch.owner)
+        )
+        tables = [np.ascontiguousarray(table, np.int32) for table in batch.tables]
+        addresses = np.array([table.ctypes.data for table in tables], np.int64)
+        c[layout.C_ROWS] = len(tokens)
+        c[layout.C_TOKENS], c[layout.C_POSITIONS] = tokens.ctypes.data, positions.ctypes.data
+        c[layout.C_OWNERS], c[layout.C_TABLES] = owner.ctypes.data, addresses.ctypes.data
+        c[layout.C_MEMORY], c[layout.C_PAGE_BYTES] = batch.memory.ctypes.data, batch.memory.strides[0]
+        c[layout.C_PAGE_ROWS] = batch.page_rows
+        c[layout.C_WANTED] = len(batch.wanted)
+        c[layout.C_ATTEND_BLOCKS] = self._plan(positions, owner)
+        c[layout.C_ATTEND_LIST] = self._blocks.ctypes.data
+        return [tokens, positions, owner, addresses, *tables]
+
+    def _plan(self, positions: np.ndarray, owner: np.ndarray) -> int:
+        """Cut the rows into blocks of consecutive positions of one sequence, as many as attention takes at once."""
+        n = len(positions)
+        most = max(1, attention.COLUMNS // self._lowered.group)
+        breaks = np.flatnonzero((np.diff(owner) != 0) | (np.diff(positions) != 1)) + 1
+        starts = [0, *breaks.tolist(), n]
+        count = 0
+        for start, end in zip(starts[:-1], starts[1:], strict=True):
+            for row in range(start, end, most):
+                self._blocks[count] = row, min(most, end - row)
+                count += 1
+        return count
+
+    def _describe_head(self, batch: Batch, wanted: int) -> None:
+        """Point the head's row tables at the wanted rows, and at the arrays that want the results."""
+        lowered = self._lowered
+        lowered.residual[:wanted] = lowered.residual_rows[batch.wanted]
+        if batch.hidden is not None:
+            step = batch.hidden.strides[0]
+            lowered.hidden[:wanted] = batch.hidden.ctypes.data + np.arange(wanted) * step
+        else:
+            lowered.hidden[:wanted] = lowered.hidden_rows[:wanted]
+        for j, logits in enumerate(batch.logits):
+            lowered.logits[j] = logits.ctypes.data
+
+    def profile(self, on: bool) -> None:
+        """Start counting time by kind of work from zero, or stop."""
+        self._team.profile(on)
+
+    def times(self) -> dict[str, float]:
+        """Seconds by kind of work since ``profile(True)``, summed over threads; ``waiting`` is time without work."""
+        seconds = self._team.seconds()
+        shares = {kind: float(seconds[i]) for i, kind in enumerate(KINDS)}
+        return {**shares, "waiting": float(seconds[-1])}
+
+    def close(self) -> None:
+        """End the threads and give the weights back."""
+        if self._closed:
+            return
+        self._closed = True
+        self._team.close()
+        self._packed.clear()
+        del self._lowered

@@ -1,0 +1,23 @@
+"""Records that Python fills in and kernels read: arrays of int64 words, by index. Addresses are bytes.
+
+Rows of a register are reached through a table of row addresses, so that a step can send logits straight to their
+sessions and let the head read only the wanted rows.
+"""
+
+from __future__ import annotations
+
+# The step's context.
+C_ROWS, C_WANTED, C_TOKENS, C_POSITIONS, C_OWNERS, C_TABLES, C_MEMORY, C_PAGE_BYTES, C_PAGE_ROWS = range(9)
+C_ATTEND_ITEMS, C_ATTEND_BLOCKS, C_ATTEND_LIST, C_THREADS, C_SPLIT = range(9, 14)
+CONTEXT_WORDS = 32
+
+# Activations of one row quantized for integer products: a record of 64 bytes per group of 32 columns.
+Q_BYTES = 64
+Q_SCALE, Q_SUM, Q_NEGATIVE, Q_NEGATIVE_HALVES = 32, 36, 40, 44
+"""Offsets after the 32 int8 codes: float32 scale, float32 scale * Σ codes, int32 -Σ codes, and that by half groups."""
+
+# Matmul.
+M_WEIGHTS, M_BLOCK_BYTES, M_GROUPS, M_X, M_X_STRIDE, M_OUT, M_BIAS, M_OUTPUTS, M_SCALE, M_ADD, M_TILES, M_ROWS = range(
+    12
+)
+M_SCALES_AT, M_COLS = 12, 13

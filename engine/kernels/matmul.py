@@ -1,0 +1,179 @@
+"""Products of quantized activations and packed weights.
+
+A tile kernel multiplies blocks of 16 weight rows by 1 … 6 columns (rows of activations) at once, so that weights are
+read once for all of them. Integer dot products are exact, and groups are added in ascending order, one fused
+multiply-add each: a column's result does not depend on which others are computed with it.
+"""
+
+from __future__ import annotations
+
+from engine.kernels.codes import add_minima, dot_codes, group_scale
+from engine.kernels.columns import (
+    add_from_rows,
+    finish_part_rows,
+    fma_rows,
+    load_rows,
+    map_columns,
+    offset_dots,
+    scale_dots,
+    store_to_rows,
+    zero_columns,
+)
+from engine.kernels.cpu import target
+from engine.kernels.formats import BF16, F16, F32, FLOAT_BYTES, FORMATS, SUPER, Format
+from engine.kernels.half import load_bf, load_h
+from engine.kernels.kernel import Kernel, helper, kernel
+from engine.kernels.layout import (
+    M_ADD,
+    M_BIAS,
+    M_BLOCK_BYTES,
+    M_COLS,
+    M_GROUPS,
+    M_OUT,
+    M_OUTPUTS,
+    M_ROWS,
+    M_SCALE,
+    M_SCALES_AT,
+    M_TILES,
+    M_WEIGHTS,
+    M_X,
+    M_X_STRIDE,
+    Q_BYTES,
+    Q_NEGATIVE,
+    Q_NEGATIVE_HALVES,
+    Q_SCALE,
+)
+from engine.kernels.simd import get, get_f, load_f, splat_f
+from engine.kernels.sync import invoke
+
+COLUMNS = target().columns
+
+
+@helper
+def finish(acc, args, first, block):
+    """Bias, scale and residual of 16 outputs for the tile's columns, and their store."""
+    bias = get(args, M_BIAS)
+    offset = 64 * block
+    shift = load_f(bias + offset) if bias != 0 else splat_f(0.0)
+    acc = map_columns(acc, splat_f(get_f(args, M_SCALE)), shift)
+    rows = load_rows(acc, get(args, M_OUT) + 8 * first)
+    lanes = get(args, M_OUTPUTS) - 16 * block
+    if lanes < 16:
+        finish_part_rows(acc, rows, offset, lanes, get(args, M_ADD))
+    else:
+        if get(args, M_ADD) != 0:
+            acc = add_from_rows(acc, rows, offset)
+        store_to_rows(acc, rows, offset)
+
+
+def _whole_tile(fmt: Format, m: int) -> Kernel:
+    """The tile of a format with one scale per group, for ``m`` columns."""
+    index, shift = fmt.index, fmt.shift
+    code_bytes, scale_bytes, super_bytes = fmt.code_bytes, fmt.scale_bytes, fmt.super_bytes
+    share = SUPER if super_bytes else 1
+
+    def tile(args, first, begin, end, scratch):
+        stride = get(args, M_X_STRIDE)
+        for block in range(begin, end):
+            codes = get(args, M_WEIGHTS) + block * get(args, M_BLOCK_BYTES)
+            scales = codes + get(args, M_SCALES_AT)
+            x = get(args, M_X) + first * stride
+            acc = zero_columns(m)
+            for _ in range(get(args, M_GROUPS) // share):
+                top = scales
+                scales += super_bytes
+                for _ in range(share):
+                    dots = offset_dots(m, x + Q_NEGATIVE, stride, shift)
+                    dots = dot_codes(dots, index, 0, 8, codes, x, stride)
+                    acc = scale_dots(acc, dots, group_scale(index, 0, top, scales), x + Q_SCALE, stride)
+                    acc = add_minima(acc, index, 0, top, scales, x, stride)
+                    codes += code_bytes
+                    scales += scale_bytes
+                    x += Q_BYTES
+            finish(acc, args, first, block)
+
+    return Kernel(f"matmul_{fmt.name}_{m}", tile)
+
+
+def _halves_tile(fmt: Format, m: int) -> Kernel:
+    """The tile of a format with a scale for each half of a group, for ``m`` columns."""
+    index, shift = fmt.index, fmt.shift
+    code_bytes, scale_bytes, super_bytes = fmt.code_bytes, fmt.scale_bytes, fmt.super_bytes
+
+    def tile(args, first, begin, end, scratch):
+        stride = get(args, M_X_STRIDE)
+        for block in range(begin, end):
+            codes = get(args, M_WEIGHTS) + block * get(args, M_BLOCK_BYTES)
+            scales = codes + get(args, M_SCALES_AT)
+            x = get(args, M_X) + first * stride
+            acc = zero_columns(m)
+            for _ in range(get(args, M_GROUPS) // SUPER):
+                top = scales
+                scales += super_bytes
+                for _ in range(SUPER):
+                    dots = offset_dots(m, x + Q_NEGATIVE_HALVES, stride, shift)
+                    dots = dot_codes(dots, index, 0, 4, codes, x, stride)
+                    acc = scale_dots(acc, dots, group_scale(index, 0, top, scales), x + Q_SCALE, stride)
+                    acc = add_minima(acc, index, 0, top, scales, x, stride)
+                    dots = offset_dots(m, x + Q_NEGATIVE_HALVES + 4, stride, shift)
+                    dots = dot_codes(dots, index, 4, 8, codes, x, stride)
+                    acc = scale_dots(acc, dots, group_scale(index, 1, top, scales), x + Q_SCALE, stride)
+                    acc = add_minima(acc, index, 1, top, scales, x, stride)
+                    codes += code_bytes
+                    scales += scale_bytes
+                    x += Q_BYTES
+            finish(acc, args, first, block)
+
+    return Kernel(f"matmul_{fmt.name}_{m}", tile)
+
+
+def _float_tile(kind: int, m: int) -> Kernel:
+    """The tile of float weights, [16-row block][column][16 rows], for ``m`` columns; x is float32 in registers."""
+    load = {F32: load_f, F16: load_h, BF16: load_bf}[kind]
+    step = 16 * FLOAT_BYTES[kind]
+
+    def tile(args, first, begin, end, scratch):
+        columns = get(args, M_COLS)
+        for block in range(begin, end):
+            weights = get(args, M_WEIGHTS) + block * get(args, M_BLOCK_BYTES)
+            acc = zero_columns(m)
+            rows = load_rows(acc, get(args, M_X) + 8 * first)
+            for column in range(columns):
+                acc = fma_rows(acc, load(weights), rows, 4 * column)
+                weights += step
+            finish(acc, args, first, block)
+
+    return Kernel(f"matmul_f{kind}_{m}", tile)
+
+
+@kernel
+def matmul_rows(context, args, begin, end, scratch):
+    """Blocks [begin, end) of 16 outputs for all rows of the step: shares the rows out to tile kernels.
+
+    The widths of the tiles are as even as can be, and each block of weights serves all rows while it is in the cache.
+    """
+    rows = get(context, get(args, M_ROWS))
+    widest = min(rows, COLUMNS)
+    if rows == widest:
+        invoke(get(get(args, M_TILES), widest), args, 0, begin, end, scratch)
+        return
+    for block in range(begin, end):
+        first = 0
+        left = (rows + widest - 1) // widest
+        while left > 0:
+            m = (rows - first + left - 1) // left
+            invoke(get(get(args, M_TILES), m), args, first, block, block + 1, scratch)
+            first += m
+            left -= 1
+
+
+TILES = {
+    fmt.name: tuple((_halves_tile if fmt.halves else _whole_tile)(fmt, m) for m in range(1, COLUMNS + 1))
+    for fmt in FORMATS
+}
+FLOAT_TILES = {kind: tuple(_float_tile(kind, m) for m in range(1, COLUMNS + 1)) for kind in (F32, F16, BF16)}
+
+
+def tiles(fmt: Format | None, kind: int) -> tuple[Kernel, ...]:
+    """The tile kernels of a packed format, or of a float kind, by number of columns (the first is for one)."""
+    return TILES[fmt.name] if fmt else FLOAT_TILES[kind]

@@ -1,0 +1,184 @@
+"""Weights from the file's blocks to packed blocks, and back to float32 for those who want to look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from gguf import GGMLQuantizationType
+
+from engine.errors import UnsupportedModelError
+from engine.kernels import pack_kernels as pk
+from engine.kernels.formats import BLOCK_ROWS, BY_TYPE, FLOAT_BYTES, FLOATS, GROUP, Format
+from engine.kernels.kernel import Kernel
+from engine.kernels.layout import C_TOKENS, CONTEXT_WORDS
+from engine.kernels.ops import Tensor
+from engine.kernels.team import (
+    O_ARGUMENTS,
+    O_ITEMS,
+    O_KERNEL,
+    O_STEP,
+    O_UNITS,
+    OP_WORDS,
+    P_FLAGS,
+    P_N_OPS,
+    P_OPS,
+    P_SOURCE,
+    P_STEP,
+    P_UNITS,
+    PARALLEL,
+    PHASE_WORDS,
+    Team,
+)
+
+_BLOCKS_A_TURN = 16
+
+
+@dataclass(slots=True, eq=False)
+class Packed:
+    """A packed tensor: ``experts`` matrices of (rows, cols), blocks of 16 rows each, in ``memory`` (uint8, aligned).
+
+    ``format`` is a ``Format`` or, for float types, None with ``kind`` set (see ``formats.FLOATS``).
+    """
+
+    rows: int
+    cols: int
+    experts: int
+    format: Format | None
+    kind: int
+    block_bytes: int
+    memory: np.ndarray
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of 16 rows in one matrix."""
+        return -(-self.rows // BLOCK_ROWS)
+
+    @property
+    def groups(self) -> int:
+        """Groups of 32 columns (0 for float types)."""
+        return self.cols // GROUP if self.format else 0
+
+    @property
+    def scales_at(self) -> int:
+        """Where a block's scales begin."""
+        return self.groups * self.format.code_bytes if self.format else 0
+
+    @property
+    def address(self) -> int:
+        """Where the first block lies."""
+        return int(self.memory.ctypes.data)
+
+    @property
+    def expert_bytes(self) -> int:
+        """Bytes from one expert's matrix to the next."""
+        return self.blocks * self.block_bytes
+
+    @property
+    def reader(self) -> Kernel:
+        """The kernel that reads rows back."""
+        return pk.READERS[self.format.name] if self.format else pk.FLOAT_READERS[self.kind]
+
+
+def aligned(n: int) -> np.ndarray:
+    """``n`` zero bytes that start at a multiple of 64."""
+    memory = np.zeros(n + 64, np.uint8)
+    skip = -memory.ctypes.data % 64
+    return memory[skip : skip + n]
+
+
+def _empty(tensor: Tensor) -> Packed:
+    """A packed tensor with its memory still zeros."""
+    rows, cols = tensor.shape[-2:] if len(tensor.shape) > 1 else (1, tensor.shape[0])
+    experts = tensor.shape[0] if len(tensor.shape) == 3 else 1
+    try:
+        kind = GGMLQuantizationType(tensor.type)
+    except ValueError:
+        raise UnsupportedModelError(f"Tensor {tensor.name!r} has the unknown type {tensor.type}.") from None
+    fmt = BY_TYPE.get(kind)
+    if fmt is None and kind not in FLOATS:
+        raise UnsupportedModelError(
+            f"tensor {tensor.name!r} has type {kind.name}, which this engine cannot compute with"
+        )
+    float_kind = FLOATS.get(kind, -1)
+    if fmt:
+        block_bytes = fmt.block_bytes(cols // GROUP)
+    else:
+        block_bytes = -(-cols * BLOCK_ROWS * FLOAT_BYTES[float_kind] // 64) * 64
+    blocks = experts * -(-rows // BLOCK_ROWS)
+    return Packed(rows, cols, experts, fmt, float_kind, block_bytes, aligned(blocks * block_bytes))
+
+
+def pack_all(tensors: Sequence[Tensor], team: Team) -> list[Packed]:
+    """Pack tensors with all threads of ``team``; float32[…] for each is ``unpack`` of the result, bit for bit what the
+    gguf package dequantizes. Raises ``UnsupportedModelError`` for a type that no kernel computes with."""
+    packed = [_empty(tensor) for tensor in tensors]
+    kept: list[np.ndarray] = []
+    ops: list[list[int]] = []
+    for tensor, result in zip(tensors, packed, strict=True):
+        source = np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8)
+        kept.append(source)
+        row_bytes = len(source) // (result.rows * result.experts)
+        kernel = pk.PACKERS[result.format.name] if result.format else pk.FLOAT_PACKERS[result.kind]
+        for expert in range(result.experts):
+            args = np.zeros(16, np.int64)
+            args[pk.K_SOURCE] = source.ctypes.data + expert * result.rows * row_bytes
+            args[pk.K_TARGET] = result.address + expert * result.expert_bytes
+            args[pk.K_ROW_BYTES], args[pk.K_ROWS], args[pk.K_COLS] = row_bytes, result.rows, result.cols
+            args[pk.K_GROUPS], args[pk.K_BLOCK_BYTES] = result.groups, result.block_bytes
+            args[pk.K_SCALES_AT] = result.scales_at
+            kept.append(args)
+            ops.append([kernel.address, args.ctypes.data, result.blocks])
+    _run(team, ops)
+    return packed
+
+
+def _run(team: Team, ops: list[list[int]]) -> None:
+    """Run pack kernels as one phase."""
+    if not ops:
+        return
+    table = np.zeros((len(ops), OP_WORDS), np.int64)
+    for record, (kernel, args, units) in zip(table, ops, strict=True):
+        record[[O_KERNEL, O_ARGUMENTS, O_UNITS, O_STEP]] = kernel, args, units, _BLOCKS_A_TURN
+        record[O_ITEMS] = -(-units // _BLOCKS_A_TURN)
+    program = np.zeros((1, PHASE_WORDS), np.int64)
+    program[0, [P_FLAGS, P_N_OPS, P_OPS, P_SOURCE]] = PARALLEL, len(ops), table.ctypes.data, -1
+    program[0, [P_UNITS, P_STEP]] = table[:, O_ITEMS].sum(), 1
+    team.run(program, np.zeros(CONTEXT_WORDS, np.int64))
+
+
+def pack(tensor: Tensor, threads: int = 1) -> Packed:
+    """Pack one tensor."""
+    team = Team(threads)
+    try:
+        return pack_all([tensor], team)[0]
+    finally:
+        team.close()
+
+
+def reader_arguments(packed: Packed, out_rows: int, factor: float) -> np.ndarray:
+    """The arguments of ``packed.reader``: rows go to the addresses in the table at ``out_rows``."""
+    args = np.zeros(16, np.int64)
+    args[pk.U_WEIGHTS], args[pk.U_BLOCK_BYTES], args[pk.U_SCALES_AT] = (
+        packed.address,
+        packed.block_bytes,
+        packed.scales_at,
+    )
+    args[pk.U_GROUPS], args[pk.U_COLS], args[pk.U_OUT] = packed.groups, packed.cols, out_rows
+    args[pk.U_FACTOR : pk.U_FACTOR + 1].view(np.float32)[0] = factor
+    return args
+
+
+def unpack(packed: Packed) -> np.ndarray:
+    """The weights as float32[rows, cols] ([experts, rows, cols] with experts)."""
+    out = np.zeros((packed.experts, packed.rows, packed.cols), np.float32)
+    rows = np.arange(packed.rows, dtype=np.int32)
+    context = np.zeros(CONTEXT_WORDS, np.int64)
+    context[C_TOKENS] = rows.ctypes.data
+    for expert in range(packed.experts):
+        table = out[expert].ctypes.data + np.arange(packed.rows, dtype=np.int64) * packed.cols * 4
+        args = reader_arguments(packed, table.ctypes.data, 1.0)
+        args[pk.U_WEIGHTS] += expert * packed.expert_bytes
+        packed.reader.call(context.ctypes.data, args.ctypes.data, 0, packed.rows, 0)
+    return out if packed.experts > 1 else out[0]
