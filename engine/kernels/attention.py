@@ -45,8 +45,7 @@ from engine.kernels.simd import (
 from engine.kernels.sync import invoke
 from engine.kernels.vmath import exp16, tanh16
 
-(
-    A_Q_ROWS, A_OUT_ROWS, A_K_AT, A_V_AT, A_KV_HEADS, A_GROUP, A_HEAD_SIZE = range(7)
+A_Q_ROWS, A_OUT_ROWS, A_K_AT, A_V_AT, A_KV_HEADS, A_GROUP, A_HEAD_SIZE = range(7)
 A_SCALE, A_SOFTCAP, A_WINDOW, A_ELEMENT, A_SCORES, A_VALUES = range(7, 13)
 
 COLUMNS = 8 if target().avx512 else 4
