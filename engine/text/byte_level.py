@@ -49,12 +49,17 @@ class ByteLevelModel:
     def encode(self, text: str, *, after_special: bool = True) -> list[int]:
         """Ids of plain text. Ids at or above the vocabulary's size stand for one byte that has no token each."""
         if len(text) <= WINDOW:
-            return self._encode(text)
-        return encode_in_windows(text, self._encode, self._lengths.__getitem__)
+            return self.encode_whole(text)
+        return encode_in_windows(text, self.encode_whole, self.n_bytes)
 
-    def _encode(self, text: str) -> list[int]:
+    def encode_whole(self, text: str) -> list[int]:
+        """As ``encode``, at one go however long the text is."""
         # This call needs no offsets and lets other Python threads run; ``encode`` does neither.
         return self._library.encode_batch_fast([text], add_special_tokens=False)[0].ids
+
+    def n_bytes(self, token: int) -> int:
+        """Bytes of an id that ``encode`` gave."""
+        return self._lengths[token]
 
     def token_bytes(self, token: int) -> bytes:
         """The exact bytes of one token, whatever its type."""

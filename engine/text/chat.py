@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter_ns
 from typing import Any
@@ -106,7 +106,7 @@ class ChatRenderer:
             raise TemplateError("There is no message to answer." if not turns else "There is no reply to go on with.")
         fallback = fallback or self.template is None
         rendered = self._prompt(turns, resume, add_generation_prompt, fallback)
-        last = max((i for i, turn in enumerate(turns) if turn.role == "assistant" and turn.ids is not None), default=0)
+        last = max((i for i, turn in enumerate(turns) if turn.role == "assistant" and turn.ids), default=0)
         if not last or (resume and last == len(turns) - 1):
             return rendered
         before = self._prompt(turns[:last], False, True, fallback)
@@ -147,13 +147,8 @@ class ChatRenderer:
         """Ids after the text of turn 1, tokenized apart from it as they are after a reply."""
         segments = self._segments(turns, False, fallback)
         last = max((i for i, (_, turn, _) in enumerate(segments) if turn == 1), default=len(segments))
-        marker = segments[: last + 1]
-        ids, _ = assemble(self.tokenizer, segments[last + 1 :], turns, self._after_text) if marker else ([], [])
-        bos = self.tokenizer.bos_id
-        return tuple(ids[1:] if self.tokenizer.add_bos and ids[:1] == [bos] else ids)
-
-    def _after_text(self, text: str, after_special: bool) -> Sequence[int]:
-        return self._encode_run(text, False)
+        ids, _ = assemble(self.tokenizer, segments[last + 1 :], turns, self._encode_run, after_reply=True)
+        return tuple(ids)
 
     def _prompt(self, turns: tuple[Turn, ...], resume: bool, generate: bool, fallback: bool) -> Rendered:
         key = (turns, resume, generate, fallback)
@@ -162,25 +157,26 @@ class ChatRenderer:
                 self._prompts.move_to_end(key)
                 return self._prompts[key]
         started = perf_counter_ns()
-        if resume:
-            # A reply goes on from the very prompt it was given: the template has no say in it.
-            said = turns[-1].text
-            segments = [*self._segments(turns[:-1], True, fallback), *([(said, len(turns) - 1, 0)] if said else [])]
-        else:
-            segments = self._segments(turns, generate, fallback)
+        # A reply goes on from the very prompt it was given: the template has no say in it.
+        segments = self._segments(turns[:-1], True, fallback) if resume else self._segments(turns, generate, fallback)
+        opening = _after_messages(segments) if generate or resume else ""
+        said = turns[-1] if resume else Turn("assistant", "")
+        if said.text:
+            segments.append((said.text, len(turns) - 1, 0))
         rendered_at = perf_counter_ns()
         ids, owners = assemble(self.tokenizer, segments, turns, self._encode_run)
-        text = "".join(text for text, _, _ in segments)
-        tail = text[-256:] if not resume else text[-256 - len(turns[-1].text) :]
+        if said.ids and not said.text:  # a reply that was cut within its first character
+            ids += said.ids
+            owners += [len(turns) - 1] * len(said.ids)
         rendered = Rendered(
             ids=tuple(ids),
             spans=spans_of(owners),
-            text=text,
+            text="".join(text for text, _, _ in segments),
             rewritten_at=None,
             used_fallback=fallback,
             template_us=(rendered_at - started) // 1000,
             tokenize_us=(perf_counter_ns() - rendered_at) // 1000,
-            reasoning_open=generate and opens_reasoning(tail, self.thinking_markers),
+            reasoning_open=opens_reasoning(opening + said.text, self.thinking_markers),
         )
         with self._lock:
             self._prompts[key] = rendered
@@ -233,6 +229,12 @@ def _names_for_templates(tokenizer: Tokenizer) -> dict[str, str]:
     return {f"{name}_token": texts.get(name, "") for name in ("bos", "eos", "unk")}
 
 
+def _after_messages(segments: Sequence[Segment]) -> str:
+    """What the template wrote after the last message: the generation prompt, and what closes that message."""
+    last = max((i for i, (_, turn, _) in enumerate(segments) if turn != TEMPLATE), default=-1)
+    return "".join(text for text, _, _ in segments[last + 1 :])
+
+
 def _common(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     count = 0
     for one, other in zip(first, second, strict=False):
@@ -244,15 +246,4 @@ def _common(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
 
 def _with_rewrite(rendered: Rendered, expected: tuple[int, ...]) -> Rendered:
     same = len(_common(expected, rendered.ids))
-    if same == len(expected):
-        return rendered
-    return Rendered(
-        ids=rendered.ids,
-        spans=rendered.spans,
-        text=rendered.text,
-        rewritten_at=same,
-        used_fallback=rendered.used_fallback,
-        template_us=rendered.template_us,
-        tokenize_us=rendered.tokenize_us,
-        reasoning_open=rendered.reasoning_open,
-    )
+    return rendered if same == len(expected) else replace(rendered, rewritten_at=same)

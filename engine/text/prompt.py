@@ -87,13 +87,19 @@ class _Builder:
 
 
 def assemble(
-    tokenizer: Tokenizer, segments: Sequence[Segment], turns: Sequence[Turn], encode_run: EncodeRun
+    tokenizer: Tokenizer,
+    segments: Sequence[Segment],
+    turns: Sequence[Turn],
+    encode_run: EncodeRun,
+    *,
+    after_reply: bool = False,
 ) -> tuple[list[int], list[int]]:
     """Ids of a rendered prompt and, for each, the number of its turn (-1: the template's).
 
-    Errors: ``TokenizerError`` for lone surrogates.
+    ``after_reply``: the segments follow a reply's exact ids, so no sequence begins with them. Errors:
+    ``TokenizerError`` for lone surrogates.
     """
-    builder = _Builder(tokenizer, encode_run)
+    builder = _Builder(tokenizer, encode_run, after_special=not after_reply)
     exact = _exact_regions(tokenizer, segments, turns)
     position = 0
     for text, turn, _ in segments:
@@ -115,8 +121,9 @@ def assemble(
             exact.pop(0)
         position = end
     builder.end_run()
-    if tokenizer.add_bos and tokenizer.bos_id is not None and builder.ids[:1] != [tokenizer.bos_id]:
-        builder.ids.insert(0, tokenizer.bos_id)
+    begins = tokenizer.add_bos and tokenizer.bos_id is not None and not after_reply
+    if begins and builder.ids[:1] != [tokenizer.bos_id]:
+        builder.ids[:0] = tokenizer.with_bos([])
         builder.owners.insert(0, TEMPLATE)
     return builder.ids, builder.owners
 
@@ -157,7 +164,7 @@ def _exact_regions(tokenizer: Tokenizer, segments: Sequence[Segment], turns: Seq
         if turn != TEMPLATE and turn not in seen and offset >= 0:
             seen.add(turn)
             start = position - offset
-            if turns[turn].ids is not None and start >= done:
+            if turns[turn].ids and start >= done:
                 region = _region(tokenizer, prompt, start, offset, turn, turns[turn])
                 if region:
                     regions.append(region)

@@ -40,14 +40,19 @@ class SentencePieceModel:
         if self.add_space_prefix and after_special:
             text = " " + text
         if len(text) <= WINDOW:
-            return self._encode(text)
-        return encode_in_windows(text, self._encode, self._length)
+            return self.encode_whole(text)
+        return encode_in_windows(text, self.encode_whole, self.n_bytes)
 
-    def _encode(self, text: str) -> list[int]:
+    def encode_whole(self, text: str) -> list[int]:
+        """Ids of plain text as it is, at one go however long it is."""
         ids: list[int] = []
         for word in self._word.findall(text.replace(" ", SPACE)):
             ids += self._encode_word(word)
         return ids
+
+    def n_bytes(self, token: int) -> int:
+        """Bytes of an id that ``encode`` gave."""
+        return len(self.token_bytes(token))
 
     def token_bytes(self, token: int) -> bytes:
         """The exact bytes of one token, whatever its type."""
@@ -56,9 +61,6 @@ class SentencePieceModel:
         if kind == BYTE and (match := _BYTE_NAME.fullmatch(text)):
             return bytes([int(match[1], 16)])
         return text.replace(SPACE, " ").encode() if kind == NORMAL else text.encode()
-
-    def _length(self, token: int) -> int:
-        return len(self.token_bytes(token))
 
     def _encode_word(self, word: str) -> list[int]:
         cached = self._cache.get(word)

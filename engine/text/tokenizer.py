@@ -63,6 +63,7 @@ class Tokenizer:
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of ``text`` without a beginning-of-sequence token. Errors: ``TokenizerError`` for lone surrogates."""
+        _check(text)
         pieces = (self._all_matcher if special else self._user_defined).split(text)
         return [token for token in self._encode_pieces(pieces, True) if token < self.n_vocab]
 
@@ -71,6 +72,7 @@ class Tokenizer:
 
         An id at or above ``n_vocab`` stands for a byte that has no token: it must be dropped, and is one byte long.
         """
+        _check(text)
         return self._encode_pieces(self._user_defined.split(text), after_special)
 
     def with_bos(self, ids: list[int]) -> list[int]:
@@ -114,14 +116,19 @@ class Tokenizer:
                 ids.append(piece)
                 after_special = True
                 continue
-            try:
-                ids += self._model.encode(piece, after_special=after_special)
-            except UnicodeEncodeError as error:
-                raise TokenizerError(
-                    "The text holds half of a character (a lone surrogate) and cannot be read. Remove it and try again."
-                ) from error
+            ids += self._model.encode(piece, after_special=after_special)
             after_special = False
         return ids
+
+
+def _check(text: str) -> None:
+    """Refuse what is not text: half of a character has no bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TokenizerError(
+            "The text holds half of a character (a lone surrogate) and cannot be read. Remove it and try again."
+        ) from error
 
 
 def _stop_ids(vocabulary: Vocabulary) -> frozenset[int]:
