@@ -18,7 +18,6 @@ import stat
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
 
 import llvmlite
 import numba
@@ -116,7 +115,7 @@ class _Locator(_CacheLocator):
 
 
 class _Impl(CompileResultCacheImpl):
-    _locator_classes: ClassVar[list[Any]] = [_Locator]
+    _locator_classes = [_Locator]  # type: ignore[list-item]
 
 
 class KernelCache(FunctionCache):
