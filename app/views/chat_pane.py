@@ -55,16 +55,11 @@ class ChatPane(QWidget):
         self._connect()
         saved = controller.store.view(chat)
         self.composer.set_text(saved.draft)
-        self._restore = saved.scroll
+        if saved.scroll is not None:
+            self.view.scroll_to(saved.scroll)
         self.setFocusProxy(self.composer)
         self._follow_reply()
         self._show_context(None)
-
-    def restore_scroll(self) -> None:
-        """Go back to where the person was, once the messages are shown."""
-        if self._restore is not None:
-            place, self._restore = self._restore, None
-            self.view.scroll_to(place)
 
     def save_view(self) -> None:
         """Keep the draft and the place."""

@@ -54,6 +54,7 @@ class ChatView(QScrollArea):
         self._controller = controller
         self._bridge = bridge
         self._follow = True
+        self._goal: int | None = None
         self._placing = False
         self._stale = True
         self._changed: set[str] = set()
@@ -88,10 +89,8 @@ class ChatView(QScrollArea):
 
     def scroll_to(self, place: int | None) -> None:
         """Go to a place, None: the end, and follow it."""
-        self._follow = place is None
+        self._follow, self._goal = place is None, place
         self.place()
-        if place is not None:
-            self.verticalScrollBar().setValue(place)
 
     def place(self) -> None:
         """Give every message its place for the width of this moment."""
@@ -111,9 +110,20 @@ class ChatView(QScrollArea):
         self._column.resize(width, height)
         self._welcome.setGeometry(left, 0, inner, self.viewport().height())
         self._placing = False
-        if self._follow:
-            self.verticalScrollBar().setValue(self.verticalScrollBar().maximum())
+        self._scroll()
         self._place_end_button()
+
+    def _scroll(self) -> None:
+        """To the end while it is followed; to a wanted place as soon as there is enough text to reach it."""
+        bar = self.verticalScrollBar()
+        if self._follow:
+            bar.setValue(bar.maximum())
+        elif self._goal is not None:
+            goal, self._placing = self._goal, True
+            bar.setValue(goal)
+            self._placing = False
+            if bar.maximum() >= goal or not any(view.busy for view in self.views.values()):
+                self._goal = None
 
     def clear_other_selections(self, keep: MessageView) -> None:
         """One selection at a time."""
@@ -241,6 +251,7 @@ class ChatView(QScrollArea):
 
     def _on_scrolled(self, value: int) -> None:
         if not self._placing:
+            self._goal = None
             self._follow = value >= self.verticalScrollBar().maximum() - NEAR_END
             self._place_end_button()
             self.scrolled.emit()

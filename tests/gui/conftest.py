@@ -15,7 +15,7 @@ import pytest
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtCore import QSettings
+from PySide6.QtCore import QDeadlineTimer, QSettings, QThread
 from PySide6.QtWidgets import QApplication
 
 from app.state.store import ChatStore
@@ -59,6 +59,9 @@ def leaves_nothing_behind(qapp: QApplication, qtlog) -> Iterator[None]:
     messages = [record.message for record in qtlog.records if OFFSCREEN_NOTE not in record.message]
     assert not messages, f"Qt said: {messages}"
     assert not left, f"threads left behind: {left}"
+    deadline = QDeadlineTimer(1000)
+    while not _native_threads() <= native and not deadline.hasExpired():
+        QThread.yieldCurrentThread()
     assert _native_threads() <= native, "an engine thread is still running"
     assert not windows, f"windows left open: {windows}"
 

@@ -1,0 +1,269 @@
+"""Tabs, the list of chats, drafts, search, settings, and what survives a restart."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from PySide6.QtCore import QByteArray, QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtTest import QAbstractItemModelTester
+from PySide6.QtWidgets import QApplication, QMessageBox
+
+from app.state.sampling import ChatSettings
+from app.state.store import MemoryStore
+from app.views.chat_list import CHAT_ROLE, ChatListModel
+from app.views.chat_settings import ChatSettingsDialog
+from app.views.tab_group import MIME
+
+
+def rows(window):
+    model = window.window.sidebar.model
+    return [model.index(number).data() for number in range(model.rowCount())]
+
+
+def test_split_shows_two_chats_side_by_side_and_both_stream(window):
+    first = window.chat
+    a = window.type_and_send("one")
+    second = window.new_chat()
+    b = window.type_and_send("two")
+    window.window.split_current()
+    window.settle()
+    groups = window.window.tabs.groups
+    assert [group.chats() for group in groups] == [[first], [second]]
+    window.engine.write((a, "left "), (b, "right "))
+    window.settle()
+    assert window.reply_view(first).isVisible() and window.reply_view(second).isVisible()
+    assert window.reply_view(first).canvas.blocks[0].text.strip() == "left"
+    assert window.reply_view(second).canvas.blocks[0].text.strip() == "right"
+
+
+def test_closing_the_last_tab_of_a_group_removes_the_group(window):
+    first = window.chat
+    window.reply_to("one", "x")
+    second = window.new_chat()
+    window.window.split_current()
+    window.window.tabs.close_chat(second)
+    assert [group.chats() for group in window.window.tabs.groups] == [[first]]
+
+
+def test_a_tab_dropped_at_the_side_makes_a_group_and_dropped_back_joins_again(window):
+    first = window.chat
+    window.reply_to("one", "x")
+    second = window.new_chat()
+    (group,) = window.window.tabs.groups
+    data = QMimeData()
+    data.setData(MIME, QByteArray(second.encode()))
+
+    def drop(target, x):
+        target.dropEvent(
+            QDropEvent(
+                QPointF(x, 200),
+                Qt.DropAction.MoveAction,
+                data,
+                Qt.MouseButton.LeftButton,
+                Qt.KeyboardModifier.NoModifier,
+            )
+        )
+        window.settle()
+
+    drop(group, group.width() - 5)
+    assert [g.chats() for g in window.window.tabs.groups] == [[first], [second]]
+    drop(window.window.tabs.groups[0], 20)
+    assert [g.chats() for g in window.window.tabs.groups] == [[first, second]]
+
+
+def test_closing_a_tab_does_not_stop_its_reply(window):
+    stream = window.type_and_send("one")
+    chat = window.chat
+    window.window.close_current()
+    window.write(stream, "goes on")
+    window.engine.finish(stream)
+    window.settle()
+    assert window.path(chat)[-1].text == "goes on "
+    window.window.show_chat(chat)
+    window.settle()
+    assert window.reply_view(chat).canvas.source == "goes on "
+
+
+def test_chats_stand_under_their_day(make_window):
+    store = MemoryStore()
+    window = make_window(store)
+    day = 86_400
+    for title, age in (("new", 0), ("old", day), ("older", 5 * day)):
+        chat = window.new_chat()
+        window.reply_to(title, "x")
+        window.controller.conversation(chat).updated = time.time() - age
+        window.controller.rename(chat, title)
+    window.settle()
+    assert rows(window) == ["Today", "new", "Yesterday", "old", "Earlier", "older"]
+
+
+def test_search_finds_text_and_opens_the_chat(window):
+    window.reply_to("Tell me about Porto", "A city with a river.")
+    first = window.chat
+    window.new_chat()
+    window.reply_to("Something else", "Nothing.")
+    search = window.window.sidebar.search
+    window.window.focus_search()
+    window.qtbot.keyClicks(search, "river")
+    assert rows(window) == ["Found", "Tell me about Porto"]
+    index = window.window.sidebar.model.index(1)
+    window.window.sidebar.list.clicked.emit(index)
+    assert window.chat == first == index.data(CHAT_ROLE)
+    search.setText("nothing at all")
+    assert rows(window) == ["Nothing found"]
+
+
+def test_the_list_is_a_sound_model(window, qtbot):
+    model = ChatListModel(window.controller)
+    tester = QAbstractItemModelTester(model, QAbstractItemModelTester.FailureReportingMode.Fatal)
+    window.reply_to("one", "x")
+    stream = window.type_and_send("two")
+    window.write(stream, "y")
+    model.search("two")
+    model.search("")
+    assert model.setData(model.index_of(window.chat), "Renamed")
+    assert model.index_of(window.chat).data() == "Renamed"
+    tester.deleteLater()
+    model.deleteLater()
+
+
+def test_delete_can_be_undone(window):
+    window.reply_to("keep me", "x")
+    chat = window.chat
+    window.window.delete_chat(chat)
+    assert chat not in {head.id for head in window.controller.heads()}
+    assert window.window.toast.isVisible()
+    window.qtbot.mouseClick(window.window.toast.action, Qt.MouseButton.LeftButton)
+    window.settle()
+    assert window.chat == chat and [m.text for m in window.path()] == ["keep me", "x "]
+
+
+def test_drafts_tabs_and_places_survive_a_restart(make_window):
+    store = MemoryStore()
+    window = make_window(store)
+    first = window.chat
+    window.reply_to("long", "\n\n".join(f"paragraph {n}" for n in range(80)))
+    bar = window.pane().view.verticalScrollBar()
+    bar.setValue(120)
+    window.pane().composer.input.setPlainText("a draft")
+    second = window.new_chat()
+    window.reply_to("two", "y")
+    window.window.split_current()
+    window.close()
+    again = make_window(store)
+    assert [group.chats() for group in again.window.tabs.groups] == [[first], [second]]
+    again.window.show_chat(first)
+    again.settle()
+    assert again.pane(first).composer.text == "a draft"
+    again.qtbot.waitUntil(lambda: again.pane(first).view.verticalScrollBar().value() == 120)
+    assert not again.pane(first).view.at_end
+
+
+def test_an_empty_chat_is_used_again_instead_of_another_one(window):
+    first = window.chat
+    assert window.new_chat() == first
+    window.reply_to("one", "x")
+    assert window.new_chat() != first
+
+
+def test_every_shortcut_is_listed_once(window):
+    commands = window.window.commands.known.values()
+    shortcuts = [command.shortcut for command in commands if command.shortcut]
+    assert len(shortcuts) == len(set(shortcuts)) >= 15
+    assert all(command.words for command in commands)
+
+
+def test_docks_can_be_toggled_by_command(window):
+    for key, dock in (("cache", window.window.cache_dock), ("sidebar", window.window.sidebar_dock)):
+        before = dock.isHidden()
+        window.window.commands.actions[key].trigger()
+        assert dock.isHidden() != before
+        window.window.commands.actions[key].trigger()
+        assert dock.isHidden() == before
+
+
+def test_settings_of_a_chat_reach_the_next_job(window):
+    dialog = ChatSettingsDialog("T", ChatSettings())
+    window.qtbot.addWidget(dialog)
+    dialog.system.setPlainText("Be brief.")
+    dialog.preset.setCurrentIndex(dialog.preset.findData("greedy"))
+    dialog.seed.setText("42")
+    dialog.max_new.setValue(99)
+    chosen = dialog.settings()
+    assert (chosen.sampling.temperature, chosen.sampling.seed, chosen.max_new) == (0.0, 42, 99)
+    dialog.temperature.setValue(0.33)
+    assert dialog.preset.currentData() == ""
+    window.controller.set_settings(window.chat, chosen)
+    job = window.engine.jobs[window.type_and_send("hi")]
+    assert (job.turns[0].role, job.turns[0].text, job.max_new) == ("system", "Be brief.", 99)
+    assert job.sampling == chosen.sampling
+
+
+def test_links_are_asked_about(window, monkeypatch):
+    opened = []
+    monkeypatch.setattr("app.main_window.QDesktopServices.openUrl", opened.append)
+    window.window.ask_link("https://a.example/")
+    box = window.window.findChild(QMessageBox)
+    assert box is not None and "https://a.example/" in box.informativeText()
+    box.button(QMessageBox.StandardButton.Cancel).click()
+    assert opened == []
+    window.window.ask_link("https://a.example/")
+    box = window.window.findChildren(QMessageBox)[-1]
+    box.button(QMessageBox.StandardButton.Open).click()
+    assert opened == [QUrl("https://a.example/")]
+
+
+def test_a_model_file_dropped_on_the_window_is_opened(window):
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile("/models/other.txt"), QUrl.fromLocalFile(__file__ + ".gguf")])
+    event = QDropEvent(
+        QPointF(5, 5), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    )
+    window.window.dropEvent(event)
+    window.settle()
+    assert "There is no file" in window.window.toast.words.text()
+
+
+def test_why_not_all_opens_the_cache_dock(window):
+    from engine.scheduling.events import Miss
+
+    window.reply_to("one", "x", n_prompt=171, n_cached=144, miss=Miss("diverged", 144, 150, 3, "one"), chain=3)
+    footer = window.reply_view().footer
+    assert footer.why.isVisible() and "144 of 171" in footer.words.text()
+    window.window.cache_dock.hide()
+    window.qtbot.mouseClick(footer.why, Qt.MouseButton.LeftButton)
+    window.settle()
+    assert not window.window.cache_dock.isHidden()
+
+
+def test_copying_a_reply_gives_back_what_was_written(window):
+    window.reply_to("one", "It costs **$5**")
+    window.reply_view().footer.actions_row.copy.click()
+    assert QApplication.clipboard().text() == "It costs **$5** "
+
+
+@pytest.mark.parametrize("form", ["markdown", "json"])
+def test_export_writes_a_file(window, tmp_path, monkeypatch, form):
+    window.reply_to("one", "It costs **$5**")
+    target = tmp_path / "chat.out"
+    monkeypatch.setattr("app.main_window.QFileDialog.getSaveFileName", lambda *_: (str(target), ""))
+    window.window.export_chat(None, form)
+    assert "It costs **$5**" in target.read_text(encoding="utf-8")
+    monkeypatch.setattr("app.main_window.QFileDialog.getSaveFileName", lambda *_: (str(tmp_path / "no" / "x"), ""))
+    window.window.export_chat(None, form)
+    assert "was not exported" in window.window.toast.words.text()
+
+
+def test_a_chat_that_outgrew_the_context_can_leave_out_its_oldest_turns(window):
+    window.reply_to("a " * 40, "b")
+    stream = window.type_and_send("c " * 13_000)
+    window.engine.fail(stream, "prompt_too_long", "The prompt leaves no room.")
+    window.settle()
+    card = window.reply_view().card
+    assert card is not None
+    window.qtbot.mouseClick(card.buttons["drop_oldest"], Qt.MouseButton.LeftButton)
+    window.settle()
+    job = window.engine.jobs[max(window.engine.jobs)]
+    assert [turn.text for turn in job.turns] == ["c " * 13_000]
