@@ -64,6 +64,10 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     code_generator_class = _MarkedCode
     concat = staticmethod(marked.join)
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """As ever, but ``"".join(…)`` of a text in the template keeps marks too."""
+        return super().getattr(Marked(obj) if type(obj) is str else obj, attribute)
+
 
 class _Refusal(JinjaError):
     """The template itself refused the conversation."""
