@@ -7,12 +7,14 @@ as soon as it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from engine.cache.pool import KVSpec
 from engine.cache.session import Session, reserve_all
+from engine.port import ModelInfo, Span, Turn
 from engine.scheduling.request import Request, SamplingParams
 
 SPEC = KVSpec(layers=1, kv_heads=1, head_size=4, dtype="float16")  # 16 bytes a row: two int64
@@ -23,13 +25,18 @@ def next_hash(before: int, token: int) -> int:
     return (before * 6364136223846793005 + token + 1442695040888963407) % (1 << 63)
 
 
-def reply(prompt: Sequence[int], n: int, n_vocab: int) -> list[int]:
+def next_token(state: int, n_vocab: int, low: int = 0) -> int:
+    """The token that follows a state: one of ``low`` to ``n_vocab`` - 1."""
+    return low + (state >> 20) % (n_vocab - low)
+
+
+def reply(prompt: Sequence[int], n: int, n_vocab: int, low: int = 0) -> list[int]:
     """The first ``n`` tokens that ``FakeEvaluator`` generates for a prompt, stop tokens included."""
     state, tokens = 0, []
     for token in prompt:
         state = next_hash(state, token)
     for _ in range(n):
-        tokens.append((state >> 20) % n_vocab)
+        tokens.append(next_token(state, n_vocab, low))
         state = next_hash(state, tokens[-1])
     return tokens
 
@@ -39,14 +46,15 @@ class WrongPageError(AssertionError):
 
 
 class FakeEvaluator:
-    """A deterministic model: the next token is a hash of the whole history. ``on_call``, if set, is called with the
-    name of the method and the sessions before each evaluation and may raise."""
+    """A deterministic model: the next token is a hash of the whole history, at least ``low``. ``on_call``, if set, is
+    called with the name of the method and the sessions before each call, and may raise."""
 
     kv_spec = SPEC
 
-    def __init__(self, *, n_ctx: int = 64, n_vocab: int = 50) -> None:
+    def __init__(self, *, n_ctx: int = 64, n_vocab: int = 50, low: int = 0) -> None:
         self.n_ctx = n_ctx
         self.n_vocab = n_vocab
+        self.low = low
         self.on_call: Callable[[str, Sequence[Session]], None] | None = None
         self.prompt_tokens = 0
         self.generated_rows = 0
@@ -118,7 +126,7 @@ class FakeEvaluator:
     def _logits(self, session: Session) -> np.ndarray:
         state = self._verified_state(session)
         logits = np.zeros(self.n_vocab, dtype=np.float32)
-        logits[(state >> 20) % self.n_vocab] = 4.0
+        logits[next_token(state, self.n_vocab, self.low)] = 4.0
         logits[(state >> 40) % self.n_vocab] += 2.0
         return logits
 
@@ -142,3 +150,127 @@ class FakeText:
     def flush(self) -> str:
         """Nothing is held back."""
         return ""
+
+
+START, END, NEWLINE = 1, 2, 10
+"""Control tokens of ``FakeRenderer``: before a role, after a turn, after that."""
+
+
+class FakeTokenizer:
+    """One token for each ASCII character, its code; control tokens are shown as ``«1»`` where they are wanted."""
+
+    def encode(self, text: str) -> list[int]:
+        """Codes of the characters."""
+        return [ord(char) % 128 for char in text]
+
+    def decode(self, ids: Iterable[int], *, special: bool = False) -> str:
+        """Text of the codes."""
+        return "".join(chr(i) if i >= 32 or i == NEWLINE else f"«{i}»" if special else "" for i in ids)
+
+
+@dataclass(frozen=True)
+class FakeRendered:
+    """What ``FakeRenderer`` makes of a conversation."""
+
+    ids: tuple[int, ...]
+    spans: tuple[Span, ...]
+    rewritten_at: int | None = None
+    used_fallback: bool = False
+    template_us: int = 1
+    tokenize_us: int = 2
+
+
+class FakeRenderer:
+    """START role NEWLINE text END NEWLINE for each turn, then the start of the reply."""
+
+    stop_ids = frozenset({END})
+    stop_strings: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.tokenizer = FakeTokenizer()
+        self.before_render: Callable[[], None] = lambda: None
+
+    def render_prompt(self, turns: Sequence[Turn], *, resume: bool = False) -> FakeRendered:
+        """The prompt for the next reply, or with ``resume`` for going on with the last turn."""
+        self.before_render()
+        ids: list[int] = []
+        spans = []
+        for i, turn in enumerate(turns):
+            ids += [START, *self.tokenizer.encode(turn.role), NEWLINE]
+            start = len(ids)
+            ids += self.tokenizer.encode(turn.text) if turn.ids is None else turn.ids
+            spans.append(Span(start, len(ids), i))
+            ids += self.render_close()
+        if resume:
+            del ids[-2:]
+        else:
+            ids += [START, *self.tokenizer.encode("assistant"), NEWLINE]
+        return FakeRendered(tuple(ids), tuple(spans))
+
+    def render_close(self, *, fallback: bool = False) -> tuple[int, ...]:
+        """What follows a reply."""
+        return (END, NEWLINE)
+
+
+class FakeTextStream(FakeText):
+    """Tokens as ``FakeTokenizer`` shows them."""
+
+    def push(self, token: int) -> tuple[str, bool]:
+        """The character."""
+        super().push(token)
+        return FakeTokenizer().decode([token]), False
+
+
+class FakeBundle:
+    """A loaded model for an ``EngineLoop``: ``FakeEvaluator`` with text around it. It writes printable characters, and
+    with ``stops`` control tokens too, so that some replies end by themselves."""
+
+    def __init__(
+        self,
+        path: str = "/models/fake.gguf",
+        *,
+        n_ctx: int = 512,
+        capacity_pages: int = 64,
+        stops: bool = False,
+    ) -> None:
+        self.evaluator = FakeEvaluator(n_ctx=n_ctx, n_vocab=128, low=0 if stops else 32)
+        self.renderer = FakeRenderer()
+        self.tokenizer = self.renderer.tokenizer
+        self.threads = 2
+        self.closed = False
+        self.info = ModelInfo(
+            path=path,
+            name="Fake 135M",
+            architecture="fake",
+            parameters=135_000_000,
+            n_ctx=n_ctx,
+            n_ctx_train=n_ctx,
+            n_vocab=128,
+            page_rows=16,
+            page_bytes=SPEC.page_bytes(16),
+            capacity_pages=capacity_pages,
+            weights_bytes=1 << 20,
+            kv_bytes_per_token=SPEC.row_bytes,
+            max_streams=8,
+            threads=2,
+        )
+
+    def text_stream(self, request: Request) -> FakeTextStream:
+        """The text side of one reply."""
+        return FakeTextStream(request)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Codes of the characters."""
+        return self.tokenizer.encode(text)
+
+    def embed(self, tokens: Sequence[int]) -> np.ndarray:
+        """Two numbers that depend on the tokens."""
+        return np.array([len(tokens), sum(tokens)], dtype=np.float32)
+
+    def set_threads(self, threads: int) -> None:
+        """Remembered only."""
+        self.threads = threads
+
+    def close(self) -> None:
+        """Remembered only."""
+        self.closed = True
