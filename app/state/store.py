@@ -107,6 +107,14 @@ class ChatStore(Protocol):
         """The open tabs."""
         ...
 
+    def layout(self, part: str) -> bytes:
+        """How a part of the window was arranged when it was saved last; empty: never."""
+        ...
+
+    def save_layout(self, part: str, arranged: bytes) -> None:
+        """How a part of the window is arranged (what Qt makes of it)."""
+        ...
+
     def search(self, words: str) -> list[SearchHit]:
         """Chats whose title or messages contain ``words``, ignoring case, last changed first."""
         ...
@@ -124,6 +132,7 @@ class MemoryStore:
     _deleted: dict[str, Conversation] = field(default_factory=dict)
     _views: dict[str, ChatView] = field(default_factory=dict)
     _workspace: Workspace = field(default_factory=Workspace)
+    _layout: dict[str, bytes] = field(default_factory=dict)
 
     def heads(self) -> list[ChatHead]:
         """All chats, last changed first."""
@@ -138,6 +147,7 @@ class MemoryStore:
         """Title, settings and times."""
         known = self._chats.setdefault(conversation.id, Conversation(conversation.id, created=conversation.created))
         known.title, known.settings, known.updated = conversation.title, conversation.settings, conversation.updated
+        known.first_kept = conversation.first_kept
 
     def delete_chat(self, chat: str) -> None:
         """Take a chat away."""
@@ -184,6 +194,14 @@ class MemoryStore:
     def save_workspace(self, workspace: Workspace) -> None:
         """The open tabs."""
         self._workspace = workspace
+
+    def layout(self, part: str) -> bytes:
+        """How a part of the window was arranged."""
+        return self._layout.get(part, b"")
+
+    def save_layout(self, part: str, arranged: bytes) -> None:
+        """How a part of the window is arranged."""
+        self._layout[part] = arranged
 
     def search(self, words: str) -> list[SearchHit]:
         """Chats that contain ``words``."""
