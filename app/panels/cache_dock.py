@@ -16,7 +16,7 @@ from app.panels import miss
 from app.panels.asks import Bridge
 from app.panels.cache_view import CacheView
 from app.panels.page_tip import PageTips
-from app.panels.parts import DockTitleBar, ElidedLabel, Lamp
+from app.panels.parts import DockTitleBar, Lamp, QuietText
 from app.panels.snapshot_feed import SnapshotFeed
 from app.panels.words import books_sentence, count, release_result, size
 from app.text import tr
@@ -55,8 +55,7 @@ class CacheDock(QDockWidget):
         self.view = CacheView(bridge, chat_title)
         self.setWidget(self.view)
         self.bar = DockTitleBar(self, tr("Cache"))
-        self.lamp, self.summary = Lamp(), ElidedLabel("", "caption")
-        self.summary.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.lamp, self.summary = Lamp(), QuietText("", Qt.AlignmentFlag.AlignRight)
         self.bar.middle.addWidget(self.summary, 1)
         self.bar.middle.addWidget(self.lamp)
         self.setTitleBarWidget(self.bar)

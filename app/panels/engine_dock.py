@@ -1,6 +1,6 @@
 """The Engine dock: pool pages, steps and speed over time, from one minute to one hour.
 
-Every step is added to a ``StepHistory``; painting happens at most eight times a second, only while the dock is
+Every step is added to a ``StepHistory``; painting happens at most seven times a second, only while the dock is
 visible, not paused, and something changed.
 """
 
@@ -16,14 +16,14 @@ from PySide6.QtWidgets import QDockWidget, QWidget
 from app.panels.asks import Bridge
 from app.panels.engine_view import MODE_WORDS, MODES, EngineView
 from app.panels.history import RANGES, Series, StepHistory
-from app.panels.parts import DockTitleBar, ElidedLabel, Lamp, Segments, label, tool_button
+from app.panels.parts import DockTitleBar, Lamp, QuietText, Segments, label, tool_button
 from app.panels.words import count
 from app.text import tr
 from app.theme import icon
 from engine.port import EngineState
 from engine.scheduling.events import StepReport
 
-_FRAME_MS, _IDLE_FRAMES = 125, 8
+_FRAME_MS, _IDLE_FRAMES = 150, 14
 
 
 class EngineDock(QDockWidget):
@@ -60,7 +60,7 @@ class EngineDock(QDockWidget):
 
     def _build_bar(self) -> None:
         self.bar = DockTitleBar(self, tr("Engine"))
-        self.lamp, self.now = Lamp(), ElidedLabel("", "caption")
+        self.lamp, self.now = Lamp(), QuietText()
         self.modes = Segments(tr("Steps as"), [tr(words) for words in MODE_WORDS])
         self.modes.chosen.connect(self._on_mode)
         self.ranges = Segments(tr("Range"), [tr(words) for words, _ in RANGES])
@@ -119,7 +119,7 @@ class EngineDock(QDockWidget):
             self._paint()
 
     def _tick(self) -> None:
-        """Eight times a second: paint when there were steps; once a second while old ones scroll away."""
+        """Some seven times a second: paint when there were steps; every two seconds while old ones scroll away."""
         if self.paused:
             return
         if self.history.n_steps != self._shown_steps:

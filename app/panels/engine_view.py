@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QPainter
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app.panels.history import Series, StepHistory
-from app.panels.parts import ElidedLabel, Swatch, label
+from app.panels.plot_header import PlotHeader
 from app.panels.plots import PoolPlot, SpeedPlot, ago
 from app.panels.steps_plot import StepsPlot
 from app.panels.words import milliseconds
 from app.text import tr
-from app.theme import Theme
 
 MODES = ("ms", "rows", "range")
 MODE_WORDS = ("ms", "rows", "over time")
@@ -27,41 +25,16 @@ class PlotPanel(QWidget):
     def __init__(self, title: str, plot: QWidget, marks: Sequence[str]) -> None:
         super().__init__()
         self.plot = plot
+        self.header = PlotHeader(title, marks)
         column = QVBoxLayout(self)
         column.setContentsMargins(8, 0, 8, 4)
         column.setSpacing(2)
-        row = QHBoxLayout()
-        row.setSpacing(4)
-        row.addWidget(label(title, "heading"))
-        row.addSpacing(4)
-        self.when = ElidedLabel("", "caption")
-        self.when.setAlignment(Qt.AlignmentFlag.AlignRight)
-        row.addWidget(self.when, 1)
-        self.values: list[QLabel] = []
-        for token in marks:
-            if token:
-                row.addSpacing(4)
-                row.addWidget(Swatch(_filled(token), 9))
-            value = label("", "caption")
-            self.values.append(value)
-            row.addWidget(value)
-        column.addLayout(row)
+        column.addWidget(self.header)
         column.addWidget(plot, 1)
 
     def say(self, when: str, *values: str) -> None:
         """Show values, and when they were (empty: now)."""
-        self.when.setText(when)
-        for one, words in zip(self.values, values, strict=True):
-            one.setText(words)
-
-
-def _filled(token: str) -> Callable[[QPainter, QRectF, Theme], None]:
-    def draw(painter: QPainter, box: QRectF, theme: Theme) -> None:
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.color(token))
-        painter.drawRoundedRect(box, 1.5, 1.5)
-
-    return draw
+        self.header.say(when, values)
 
 
 class EngineView(QSplitter):
@@ -140,7 +113,10 @@ def pool_words(series: Series | None, index: int) -> tuple[str, str, str, str]:
     if series is None or series.capacity[index] != series.capacity[index]:
         return ("", tr("referenced"), tr("cached"), tr("free"))
     referenced, cached, capacity = series.referenced[index], series.cached[index], series.capacity[index]
-    free = tr("{n:,.0f} free of {capacity:,.0f}", n=capacity - referenced - cached, capacity=capacity)
+    left = capacity - referenced - cached
+    free = tr("{n:,.0f} free of {capacity:,.0f}", n=left, capacity=capacity)
+    if index >= 0:
+        free = tr("{n:,.0f} free", n=left)
     referenced_words = tr("{n:,.0f} referenced", n=referenced)
     return (_when(series, index), referenced_words, tr("{n:,.0f} cached", n=cached), free)
 

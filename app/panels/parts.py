@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -56,25 +56,41 @@ def tool_button(name: str, words: str, *, checkable: bool = False) -> QToolButto
     return button
 
 
-class ElidedLabel(QLabel):
-    """A one-line label that is cut with an ellipsis and never forces its dock to be wide."""
+class QuietText(QWidget):
+    """One line of small text that changes often: cut with an ellipsis, and never a reason to lay the dock out anew."""
 
-    def __init__(self, text: str = "", role: str = "") -> None:
-        super().__init__(text)
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        if role:
-            self.setProperty("role", role)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+    def __init__(self, text: str = "", align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft) -> None:
+        super().__init__()
+        self._text, self._align = text, align
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(text)
+        Theme.current().changed.connect(self.update)
+
+    def text(self) -> str:
+        """What it says."""
+        return self._text
+
+    def setText(self, text: str) -> None:
+        """Say something else."""
+        if text != self._text:
+            self._text = text
+            self.setAccessibleName(text)
+            self.update()
+
+    def sizeHint(self) -> QSize:
+        metrics = QFontMetrics(Theme.current().font("caption"))
+        return QSize(metrics.horizontalAdvance(self._text) + 2, metrics.height() + 2)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(24, super().minimumSizeHint().height())
+        return QSize(24, self.sizeHint().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        painter.setFont(self.font())
-        painter.setPen(self.palette().color(self.foregroundRole()))
-        text = QFontMetrics(self.font()).elidedText(self.text(), Qt.TextElideMode.ElideRight, self.width())
-        painter.drawText(self.rect(), self.alignment() | Qt.AlignmentFlag.AlignVCenter, text)
+        font = Theme.current().font("caption")
+        painter.setFont(font)
+        painter.setPen(Theme.current().color("muted"))
+        text = QFontMetrics(font).elidedText(self._text, Qt.TextElideMode.ElideRight, self.width())
+        painter.drawText(self.rect(), self._align | Qt.AlignmentFlag.AlignVCenter, text)
         painter.end()
 
 
@@ -125,22 +141,6 @@ class Lamp(QWidget):
         painter.end()
 
 
-class Swatch(QWidget):
-    """A legend's coloured mark, painted by ``draw(painter, box, theme)``."""
-
-    def __init__(self, draw: Callable[[QPainter, QRectF, Theme], None], side: int = 10) -> None:
-        super().__init__()
-        self._draw = draw
-        self.setFixedSize(side, side)
-        Theme.current().changed.connect(self.update)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._draw(painter, QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), Theme.current())
-        painter.end()
-
-
 class SectionHeader(QWidget):
     """A section's name on the left, its figures on the right."""
 
@@ -150,8 +150,7 @@ class SectionHeader(QWidget):
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
         row.addWidget(label(title, "heading"))
-        self.figures = ElidedLabel(figures, "caption")
-        self.figures.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.figures = QuietText(figures, Qt.AlignmentFlag.AlignRight)
         row.addWidget(self.figures, 1)
         self.row = row
 

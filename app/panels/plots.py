@@ -50,11 +50,13 @@ class AreaItem(pg.GraphicsObject):
         return self._line.boundingRect().united(self._area.boundingRect() if self._area is not None else QRectF())
 
     def paint(self, painter: QPainter, *_: object) -> None:
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, not self._steps)
         if self._area is not None and self.brush is not None:
+            # The line drawn over the edge is smooth; smoothing the area too would cost most of the frame.
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(self.brush)
             painter.drawPolygon(self._area)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, not self._steps)
         painter.setPen(self.pen)
         painter.drawPolyline(self._line)
 
@@ -201,7 +203,7 @@ class PoolPlot(TimePlot):
 
 
 class SpeedPlot(TimePlot):
-    """Generated tokens per second as an area, the queue's length as a dashed line on its own scale."""
+    """Generated tokens per second as an area, the queue's length as a stepped line on its own scale."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(tr("Speed: generated tokens per second and queue length over time"), parent)
@@ -217,7 +219,7 @@ class SpeedPlot(TimePlot):
         theme = Theme.current()
         self._tokens.pen = pg.mkPen(theme.color("active"), width=1.4)
         self._tokens.brush = QBrush(theme.color("active", 0.18))
-        self._queue.pen = pg.mkPen(theme.color("prefill"), width=1.4, style=Qt.PenStyle.DashLine)
+        self._queue.pen = pg.mkPen(theme.color("prefill"), width=1.2)
 
     def show_series(self, series: Series, range_s: float) -> None:
         """Paint a series."""

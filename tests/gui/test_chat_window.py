@@ -258,3 +258,50 @@ def _with_seed(settings, seed):
     from dataclasses import replace
 
     return replace(settings, sampling=replace(settings.sampling, seed=seed))
+
+
+def test_thinking_is_folded_and_copied_with_the_rest(window):
+    window.reply_to("hard question", "<think>\nlet me see\n</think>\n\nForty-two.")
+    view = window.reply_view()
+    assert view.text.fold is not None and view.text.fold.canvas.isHidden()
+    assert view.canvas.source.strip() == "Forty-two."
+    view.text.fold.button.click()
+    window.settle()
+    assert view.text.fold.canvas.isVisible() and "let me see" in view.text.fold.canvas.source
+    view.footer.actions_row.raw.click()
+    window.settle()
+    assert view.text.fold is None and "<think>" in view.canvas.source
+    assert view.text.source == window.path()[-1].text
+
+
+def test_typing_anywhere_in_a_chat_goes_to_the_composer(window):
+    window.reply_to("one", "x")
+    canvas = window.reply_view().canvas
+    canvas.setFocus()
+    window.qtbot.keyClicks(canvas, "hi")
+    assert window.pane().composer.text in ("hi", "h")
+    stream = window.type_and_send("two")
+    window.write(stream, "y")
+    canvas.setFocus()
+    window.qtbot.keyClick(canvas, Qt.Key.Key_Escape)
+    window.settle()
+    assert window.engine.cancelled == [stream]
+
+
+def test_a_reply_of_20_000_tokens_lays_out_only_its_last_block(window):
+    stream = window.type_and_send("write a book")
+    paragraph = "Words and **more** words, `code` and words again.\n\n- item\n- item\n\n"
+    text = paragraph * 250 + "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 200 + "\n" + paragraph * 250
+    pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
+    assert len(pieces) > 10_000
+    for number, piece in enumerate(pieces):
+        window.engine.write((stream, piece))
+        if number % 200 == 0:
+            window.settle()
+    window.engine.finish(stream)
+    window.settle()
+    blocks = window.reply_view().canvas.blocks
+    assert len(blocks) > 1400
+    assert sum(block.layouts for block in blocks) < 1.5 * len(blocks)
+    assert window.reply_view().canvas.source == text
+    assert len(window.path()[-1].ids) == len(pieces)

@@ -128,9 +128,9 @@ def test_pause_holds_the_picture_and_the_history_goes_on(dock, qtbot):
 def test_the_header_and_the_values_of_now(dock, qtbot):
     play(dock)
     dock.show()
-    qtbot.waitUntil(lambda: dock.view.pool.values[0].text() != "")
-    assert [v.text() for v in dock.view.pool.values] == ["58 referenced", "87 cached", "119 free of 264"]
-    assert dock.view.steps.values[0].text() == "batch 4 · 8.2 ms"
+    qtbot.waitUntil(lambda: dock.view.pool.header.values[0] != "")
+    assert dock.view.pool.header.values == ("58 referenced", "87 cached", "119 free of 264")
+    assert dock.view.steps.header.values[0] == "batch 4 · 8.2 ms"
     assert dock.now.text() == "4 decoding · queue 0 · 40 tok/s"
     assert dock.lamp.problem == ""
 
@@ -144,13 +144,13 @@ def test_values_under_the_cursor(dock, qtbot):
     index = plot.column_at(-30.0)
     assert plot.times[index] == pytest.approx(-30.0, abs=0.25)
     plot._inspect(-30.0)
-    assert dock.view.pool.when.text() == "−30 s"
+    assert dock.view.pool.header.when == "−30 s"
     steps = dock.view.steps_plot
     steps._inspect(0)
     first = int(steps.recent.step[0])
-    assert dock.view.steps.when.text() == f"step {first:,}"
+    assert dock.view.steps.header.when == f"step {first:,}"
     steps._inspect(-1)
-    assert dock.view.steps.when.text() == ""
+    assert dock.view.steps.header.when == ""
     assert steps.column_at(steps.width() - 1) == len(steps.recent.step) - 1
 
 
