@@ -93,6 +93,7 @@ class TimePlot(pg.PlotWidget):
         self._cursor.hide()
         self._top = 1.0
         self._words = ("", "")
+        self._range: tuple[float, float] | None = None
         Theme.current().changed.connect(self.recolor)
 
     def recolor(self) -> None:
@@ -106,6 +107,9 @@ class TimePlot(pg.PlotWidget):
 
     def set_range(self, range_s: float, top: float) -> None:
         """Fix the axes: ``range_s`` seconds up to now, 0 to ``top``."""
+        if (range_s, top) == self._range:
+            return
+        self._range = (range_s, top)
         self._top = max(top, 1e-9)
         box = self.plotItem.getViewBox()
         box.setRange(xRange=(-range_s, 0), yRange=(0, self._top * 1.02), padding=0, disableAutoRange=True)
