@@ -21,8 +21,8 @@ from engine.text.thinking import MARKER_NAMES, markers_of, opens_reasoning
 from engine.text.tokenizer import Tokenizer
 
 _REMEMBERED = 32
-_BREAKS = "\ue0f0\ue0f1\ue0f2\ue0f3"
-"""Private characters, one of which is put into control text that someone typed (see ``_segments``)."""
+_SIGNS = range(0xE000, 0xF900)
+"""Private characters; one that nobody used stands in a message for a moment (see ``_segments``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +190,31 @@ class ChatRenderer:
         A template may do what ``Marked`` cannot follow. So where someone typed control text, render once more with that
         text broken up: if the template's own control tokens are the same, none of them came from a message.
         """
-        segments = self._render(turns, generate, fallback)
-        mark = next((char for char in _BREAKS if not any(char in turn.text for turn in turns)), _BREAKS[0])
+        segments = self._located(self._render(turns, generate, fallback), turns, generate, fallback)
+        mark = _unused_character(turns)
         broken = [Turn(turn.role, self._break_control_text(turn.text, mark)) for turn in turns]
         if all(turn.text == other.text for turn, other in zip(turns, broken, strict=True)):
             return segments
         safe = self._render(broken, generate, fallback)
         if self._template_tokens(segments) == self._template_tokens(safe):
             return segments
-        return [(text.replace(mark, ""), turn, -1) for text, turn, _ in safe]
+        return [(part, turn, -1) for text, turn, _ in safe for part in text.split(mark)]
+
+    def _located(self, segments: list[Segment], turns: Sequence[Turn], generate: bool, fallback: bool) -> list[Segment]:
+        """Find messages whose marks were lost: render with a sign in their place, and see if that explains the text."""
+        seen = {turn for _, turn, _ in segments}
+        lost = [number for number, turn in enumerate(turns) if number not in seen and turn.text.strip()]
+        if not lost:
+            return segments
+        mark = _unused_character(turns)
+        probes = [Turn(t.role, f"{mark}{n}{mark}") if n in lost else t for n, t in enumerate(turns)]
+        found: list[Segment] = []
+        for text, turn, offset in self._render(probes, generate, fallback):
+            for index, part in enumerate(text.split(mark)):
+                known = index % 2 and part.isdecimal() and int(part) in lost
+                found.append((turns[int(part)].text, int(part), 0) if known else (part, turn, offset))
+        same = "".join(text for text, _, _ in found) == "".join(text for text, _, _ in segments)
+        return found if same else segments
 
     def _render(self, turns: Sequence[Turn], generate: bool, fallback: bool) -> list[Segment]:
         messages = [(turn.role, turn.text) for turn in turns]
@@ -227,6 +243,11 @@ def _names_for_templates(tokenizer: Tokenizer) -> dict[str, str]:
     vocabulary = tokenizer.vocabulary
     texts = {name: vocabulary.tokens[token] for name, token in vocabulary.special.items()}
     return {f"{name}_token": texts.get(name, "") for name in ("bos", "eos", "unk")}
+
+
+def _unused_character(turns: Sequence[Turn]) -> str:
+    used = set().union(*(turn.text for turn in turns))
+    return next((chr(sign) for sign in _SIGNS if chr(sign) not in used), "\uffff")
 
 
 def _after_messages(segments: Sequence[Segment]) -> str:
