@@ -80,9 +80,9 @@ class CacheDock(QDockWidget):
         view.chains.release_asked.connect(self._on_release_key)
         view.chains.pin_asked.connect(self._pin)
         view.chains.chat_asked.connect(self.chat_activated)
-        view.release_all.clicked.connect(self._ask_all)
+        view.release_all.clicked.connect(self.ask_release_all)
         view.card.release_asked.connect(self._release)
-        view.card.pin_asked.connect(self._pin_selected)
+        view.card.pin_asked.connect(self.pin_selected)
         view.card.chat_asked.connect(self._show_chat)
         view.card.dismissed.connect(lambda: self.select_chain(None))
 
@@ -273,7 +273,11 @@ class CacheDock(QDockWidget):
         self.view.reveal(self.view.card)
         self.view.card.release.setFocus()
 
-    def _ask_all(self) -> None:
+    def ask_release_all(self) -> None:
+        """Show what releasing all chains would do; the card's button does it."""
+        if self._snapshot is None or not self._snapshot.chains:
+            return
+        self.show()
         self.select_chain(None)
         self._all = True
         self._previewed = ()
@@ -310,7 +314,8 @@ class CacheDock(QDockWidget):
         self.said.emit(f"{title}. {release_result(report)}")
         self.feed.mark()
 
-    def _pin_selected(self, pinned: bool) -> None:
+    def pin_selected(self, pinned: bool) -> None:
+        """Keep the selected chain, or no longer."""
         if self._chain is not None:
             self._pin(self._chain, pinned)
 

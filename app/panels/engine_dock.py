@@ -6,12 +6,14 @@ visible, not paused, and something changed.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from functools import partial
 
 from PySide6.QtCore import QTimer
-from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QDockWidget, QWidget
+from PySide6.QtGui import QHideEvent, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QDockWidget, QMenu, QToolButton, QWidget
 
 from app.panels.asks import Bridge
 from app.panels.engine_view import MODE_WORDS, MODES, EngineView
@@ -23,7 +25,7 @@ from app.theme import icon
 from engine.port import EngineState
 from engine.scheduling.events import StepReport
 
-_FRAME_MS, _IDLE_FRAMES = 150, 14
+_FRAME_MS, _IDLE_FRAMES, _WIDE = 150, 14, 620
 
 
 class EngineDock(QDockWidget):
@@ -62,19 +64,45 @@ class EngineDock(QDockWidget):
         self.bar = DockTitleBar(self, tr("Engine"))
         self.lamp, self.now = Lamp(), QuietText()
         self.modes = Segments(tr("Steps as"), [tr(words) for words in MODE_WORDS])
-        self.modes.chosen.connect(self._on_mode)
+        self.modes.chosen.connect(self.set_mode)
         self.ranges = Segments(tr("Range"), [tr(words) for words, _ in RANGES])
-        self.ranges.chosen.connect(self._on_range)
+        self.ranges.chosen.connect(self.set_range)
         self.pause = tool_button("pause", tr("Pause the plots (the engine goes on)"), checkable=True)
         self.pause.toggled.connect(self._on_pause)
-        for part in (self.lamp, self.now):
-            self.bar.middle.addWidget(part, 1 if part is self.now else 0)
-        self.bar.middle.addWidget(label(tr("steps"), "caption"))
-        self.bar.middle.addWidget(self.modes)
-        self.bar.middle.addWidget(label(tr("last"), "caption"))
-        self.bar.middle.addWidget(self.ranges)
-        self.bar.middle.addWidget(self.pause)
+        self.choices = tool_button("more", tr("What the plots show"))
+        self.choices.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.choices.setMenu(self._menu())
+        self.choices.hide()
+        self._wide: tuple[QWidget, ...] = (
+            label(tr("steps"), "caption"),
+            self.modes,
+            label(tr("last"), "caption"),
+            self.ranges,
+        )
+        self.bar.middle.addWidget(self.lamp)
+        self.bar.middle.addWidget(self.now, 1)
+        for part in (*self._wide, self.choices, self.pause):
+            self.bar.middle.addWidget(part)
         self.setTitleBarWidget(self.bar)
+
+    def _menu(self) -> QMenu:
+        """The choices of the title bar for a dock that is too narrow to show them."""
+        menu = QMenu(self)
+        for words, names, choose in (
+            (tr("Steps as"), MODE_WORDS, self.set_mode),
+            (tr("Range"), [words for words, _ in RANGES], self.set_range),
+        ):
+            menu.addSection(words)
+            for number, name in enumerate(names):
+                menu.addAction(tr(name), partial(choose, number))
+        return menu
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        wide = self.width() >= _WIDE
+        for part in self._wide:
+            part.setVisible(wide)
+        self.choices.setVisible(not wide)
 
     @property
     def paused(self) -> bool:
@@ -102,13 +130,40 @@ class EngineDock(QDockWidget):
             words = f"{tr(state.stage)} {state.detail}".strip()
             self.now.setText(tr("no model loaded") if state.stage == "empty" else words)
 
-    def _on_mode(self, index: int) -> None:
+    def set_mode(self, index: int) -> None:
+        """Show steps in milliseconds, in rows of the batch, or over time (an index into ``MODES``)."""
         self.view.mode = MODES[index]
+        self.modes.set_current(index)
         self._paint()
 
-    def _on_range(self, index: int) -> None:
+    def set_range(self, index: int) -> None:
+        """Show the last minute up to the last hour (an index into ``RANGES``)."""
         self._range_s = RANGES[index][1]
+        self.ranges.set_current(index)
         self._paint()
+
+    def toggle_pause(self) -> None:
+        """Hold the picture still, or let it go on."""
+        self.pause.toggle()
+
+    def saved(self) -> str:
+        """What the person chose here, for the next start."""
+        ranges = [seconds for _, seconds in RANGES]
+        mode, span = MODES.index(self.view.mode), ranges.index(self._range_s)
+        return json.dumps({"mode": mode, "range": span, "sizes": self.view.sizes()})
+
+    def restore(self, saved: str) -> None:
+        """Take up what ``saved`` gave; anything else is ignored."""
+        try:
+            known = json.loads(saved)
+            mode, span, sizes = int(known["mode"]), int(known["range"]), [int(n) for n in known["sizes"]]
+        except (ValueError, KeyError, TypeError):
+            return
+        if 0 <= mode < len(MODES) and 0 <= span < len(RANGES) and len(sizes) == self.view.count():
+            self.set_mode(mode)
+            self.set_range(span)
+            if any(sizes):
+                self.view.setSizes(sizes)
 
     def _on_pause(self, paused: bool) -> None:
         words = tr("Go on") if paused else tr("Pause the plots (the engine goes on)")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from app.panels.history import Series, StepHistory
@@ -57,11 +58,19 @@ class EngineView(QSplitter):
         for panel, share in ((self.pool, 5), (self.steps, 5), (self.speed, 4)):
             self.addWidget(panel)
             self.setStretchFactor(self.count() - 1, share)
+        self.setSizes([500, 440, 400])
+        self.setContentsMargins(8, 0, 8, 0)
         self.setMinimumHeight(112)
         self.pool_plot.inspected.connect(lambda i: self._inspect("pool", i))
         self.steps_plot.resized.connect(self._show_steps)
         self.steps_plot.inspected.connect(lambda i: self._inspect("steps", i))
         self.speed_plot.inspected.connect(lambda i: self._inspect("speed", i))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Side by side where there is room, one above the other in a narrow dock."""
+        super().resizeEvent(event)
+        narrow = self.width() < 480 and self.height() > self.width()
+        self.setOrientation(Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal)
 
     def show_history(self, history: StepHistory, series: Series, range_s: int) -> None:
         """Paint everything from the history and its series over ``range_s``."""

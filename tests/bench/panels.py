@@ -72,7 +72,7 @@ def bench_engine() -> None:
     dock.show()
     QApplication.processEvents()
     for index, words in enumerate(("1 min", "5 min", "15 min", "1 h")):
-        dock._on_range(index)
+        dock.set_range(index)
         measure(f"engine dock: painted, {words}", lambda _: (dock._paint(), dock.grab()))
 
 

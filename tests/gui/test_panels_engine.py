@@ -158,15 +158,43 @@ def test_values_under_the_cursor(dock, qtbot):
 def test_each_range_fills_the_plots(dock, qtbot, index):
     play(dock, 70)
     dock.show()
-    dock._on_range(index)
+    dock.set_range(index)
     series = dock.view.speed_plot.series
     assert 240 <= len(series.at) <= 300
     assert series.at[-1] - series.at[0] == pytest.approx(RANGES[index][1], rel=0.01)
     assert np.nansum(series.tokens_per_s[:-1] * series.width_s) == pytest.approx(70 * 10 * 2.5, rel=0.25)
     for number in range(3):
-        dock._on_mode(number)
+        dock.set_mode(number)
         dock.view.steps_plot.grab()
     assert step_words(dock.view.steps_plot, -1)[1].startswith("batch")
+
+
+def test_a_narrow_dock_keeps_its_choices_in_a_menu(dock, qtbot):
+    dock.show()
+    qtbot.waitUntil(lambda: dock.ranges.isVisible())
+    assert not dock.choices.isVisible()
+    dock.resize(400, 700)
+    assert dock.choices.isVisible()
+    assert not dock.ranges.isVisible()
+    dock.view.resize(400, 700)
+    assert dock.view.orientation() == Qt.Orientation.Vertical
+    last = dock.choices.menu().actions()[-1]
+    assert last.text() == "1 h"
+    last.trigger()
+    assert dock.ranges.button(3).isChecked()
+
+
+def test_what_was_chosen_survives_a_restart(dock, qtbot, clock, installed_theme):
+    dock.show()
+    dock.set_mode(1)
+    dock.set_range(2)
+    other = EngineDock(FakeBridge(FakePort(scene())), clock=clock)
+    qtbot.addWidget(other)
+    for broken in ("", "{}", "[1]", '{"mode": 9, "range": 0, "sizes": [1, 1, 1]}'):
+        other.restore(broken)
+    assert (other.view.mode, other.ranges.button(0).isChecked()) == ("ms", True)
+    other.restore(dock.saved())
+    assert (other.view.mode, other.ranges.button(2).isChecked()) == ("rows", True)
 
 
 def test_free_is_what_is_left_up_to_the_capacity():
