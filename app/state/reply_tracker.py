@@ -191,6 +191,8 @@ class ReplyTracker(QObject):
             message.ids.clear()
             message.model = vocabulary
         live.exact = not message.text or bool(message.ids)
+        # The pieces that follow are only of use with the vocabulary they belong to.
+        self._store.save_message(live.chat, message)
         job = live.make_job()
         live.turns = job.turns
         self._bridge.port.chat(job)
