@@ -1,1 +1,1 @@
-""""""
+"""What a person sets once for the whole program, and the dialogs to do so."""
