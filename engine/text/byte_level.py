@@ -12,6 +12,9 @@ from engine.text.pretokenizers import pretokenizer
 from engine.text.vocab import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary
 from engine.text.windows import WINDOW, encode_in_windows
 
+_SPECIAL = (CONTROL, USER_DEFINED, UNKNOWN)
+"""Types of tokens whose text stands in the file as it is."""
+
 
 def byte_alphabet() -> dict[str, int]:
     """The character that stands for each byte: printable Latin-1 stands for itself, the rest for U+0100 onwards."""
@@ -42,6 +45,8 @@ class ByteLevelModel:
                 f"The model file's merges do not fit its vocabulary ({error}).", field="tokenizer.ggml.merges"
             ) from error
         self._lengths = {token: len(text) for text, token in ids.items()}
+        for token in (token for token, kind in enumerate(vocabulary.types) if kind in _SPECIAL):
+            self._lengths[token] = len(vocabulary.tokens[token].encode())
         self._library = Library(model)
         splits = [Split(Regex(pattern), behavior="isolated") for pattern in rule.patterns]
         self._library.pre_tokenizer = Sequence([*splits, ByteLevel(add_prefix_space=False, use_regex=False)])
@@ -64,7 +69,7 @@ class ByteLevelModel:
     def token_bytes(self, token: int) -> bytes:
         """The exact bytes of one token, whatever its type."""
         text = self._vocabulary.tokens[token]
-        if self._vocabulary.types[token] in (CONTROL, USER_DEFINED, UNKNOWN):
+        if self._vocabulary.types[token] in _SPECIAL:
             return text.encode()
         known = self._bytes
         if all(char in known for char in text):

@@ -14,7 +14,7 @@ from engine.errors import TemplateError
 from engine.port import Span, Turn
 from engine.text import template as in_process
 from engine.text.marked import TEMPLATE
-from engine.text.prompt import assemble, spans_of
+from engine.text.prompt import assemble, ids_fit
 from engine.text.template import CHATML, Segment
 from engine.text.template_process import TemplateProcess
 from engine.text.thinking import MARKER_NAMES, markers_of, opens_reasoning
@@ -99,9 +99,11 @@ class ChatRenderer:
     ) -> Rendered:
         """The prompt for the next reply to ``turns``, or, with ``resume``, to go on with the last (assistant's) turn.
 
-        ``fallback``: use ChatML instead of the file's template. Errors: ``TemplateError``, ``TokenizerError``.
+        Ids of replies that do not fit their text (edited, or another model's) are not used. ``fallback``: ChatML
+        instead of the file's template. Errors: ``TemplateError``, ``TokenizerError``.
         """
-        turns = tuple(turns)
+        fit = [not turn.ids or ids_fit(self.tokenizer, turn) for turn in turns]
+        turns = tuple(turn if ok else replace(turn, ids=None) for turn, ok in zip(turns, fit, strict=True))
         if not turns or (resume and turns[-1].role != "assistant"):
             raise TemplateError("There is no message to answer." if not turns else "There is no reply to go on with.")
         fallback = fallback or self.template is None
@@ -164,13 +166,13 @@ class ChatRenderer:
         if said.text:
             segments.append((said.text, len(turns) - 1, 0))
         rendered_at = perf_counter_ns()
-        ids, owners = assemble(self.tokenizer, segments, turns, self._encode_run)
+        ids, spans = assemble(self.tokenizer, segments, turns, self._encode_run)
         if said.ids and not said.text:  # a reply that was cut within its first character
+            spans.append(Span(len(ids), len(ids) + len(said.ids), len(turns) - 1))
             ids += said.ids
-            owners += [len(turns) - 1] * len(said.ids)
         rendered = Rendered(
             ids=tuple(ids),
-            spans=spans_of(owners),
+            spans=tuple(spans),
             text="".join(text for text, _, _ in segments),
             rewritten_at=None,
             used_fallback=fallback,
@@ -266,5 +268,7 @@ def _common(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _with_rewrite(rendered: Rendered, expected: tuple[int, ...]) -> Rendered:
+    if rendered.ids[: len(expected)] == expected:
+        return rendered
     same = len(_common(expected, rendered.ids))
-    return rendered if same == len(expected) else replace(rendered, rewritten_at=same)
+    return replace(rendered, rewritten_at=same)

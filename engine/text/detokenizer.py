@@ -42,6 +42,10 @@ class Detokenizer:
         """The text that became certain with ``token``."""
         return self._decoder.decode(self._tokenizer.token_bytes(token))
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        """As ``push`` for each of ``tokens``, at once."""
+        return self._decoder.decode(b"".join(map(self._tokenizer.token_bytes, tokens)))
+
     def flush(self) -> str:
         """End of the stream: an unfinished character is dropped, so nothing is left to show."""
         self._decoder.reset()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -29,14 +30,14 @@ class _Exact:
 
 @dataclass(slots=True)
 class _Builder:
-    """Collects ids with the turn of each; text waits in ``run`` until a token or exact ids end it."""
+    """Collects ids and whose they are; text waits in ``run`` until a token or exact ids end it."""
 
     tokenizer: Tokenizer
     encode_run: EncodeRun
+    after_special: bool
     ids: list[int] = field(default_factory=list)
-    owners: list[int] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
     run: list[tuple[str, int]] = field(default_factory=list)
-    after_special: bool = True
 
     def text(self, text: str, turn: int) -> None:
         if text:
@@ -44,14 +45,12 @@ class _Builder:
 
     def token(self, token: int, turn: int) -> None:
         self.end_run()
-        self.ids.append(token)
-        self.owners.append(turn)
+        self.add((token,), turn)
         self.after_special = True
 
     def exact(self, ids: Sequence[int], turn: int) -> None:
         self.end_run()
-        self.ids += ids
-        self.owners += [turn] * len(ids)
+        self.add(ids, turn)
         self.after_special = False
 
     def end_run(self) -> None:
@@ -62,28 +61,38 @@ class _Builder:
         if not run:
             return
         found = self.encode_run("".join(text for text, _ in run), self.after_special)
-        n_vocab = self.tokenizer.n_vocab
-        owners = self._owners_of(found, run)
-        self.ids += [token for token in found if token < n_vocab]
-        self.owners += [owner for token, owner in zip(found, owners, strict=True) if token < n_vocab]
+        done = 0
+        for first, last, turn in self._messages_in(found, run) if len(run) > 1 else [(0, len(found), run[0][1])]:
+            self.add(found[done:first], TEMPLATE)
+            self.add(found[first:last], turn)
+            done = last
+        self.add(found[done:], TEMPLATE)
         self.after_special = False
 
-    def _owners_of(self, found: Sequence[int], run: list[tuple[str, int]]) -> list[int]:
-        if len(run) == 1:
-            return [run[0][1]] * len(found)
-        n_vocab, token_bytes = self.tokenizer.n_vocab, self.tokenizer.token_bytes
-        lengths = [len(token_bytes(token, special=True)) if token < n_vocab else 1 for token in found]
-        ends = list(accumulate(lengths, initial=-1 if self.after_special and self.tokenizer.add_space_prefix else 0))
-        borders = list(accumulate(len(text.encode()) for text, _ in run))
-        owners, piece = [], 0
-        for start, end in zip(ends, ends[1:], strict=False):
-            while piece < len(run) - 1 and borders[piece] <= start:
-                piece += 1
-            last = piece
-            while run[last][1] == TEMPLATE and last < len(run) - 1 and borders[last] < end:
-                last += 1
-            owners.append(run[last][1])
-        return owners
+    def add(self, ids: Sequence[int], turn: int) -> None:
+        """Append ids, but for those that stand for a byte without a token."""
+        if ids and max(ids) >= self.tokenizer.n_vocab:
+            ids = [token for token in ids if token < self.tokenizer.n_vocab]
+        if not ids:
+            return
+        start = len(self.ids)
+        if self.spans and self.spans[-1].turn == turn:
+            start = self.spans.pop().start
+        self.ids += ids
+        self.spans.append(Span(start, len(self.ids), turn))
+
+    def _messages_in(self, found: Sequence[int], run: list[tuple[str, int]]) -> Iterator[tuple[int, int, int]]:
+        """(first, last, turn) of the tokens with a byte of each message; the first message that has one gets it."""
+        lengths = map(self.tokenizer.n_bytes, found)
+        borders = list(accumulate(lengths, initial=-1 if self.after_special and self.tokenizer.add_space_prefix else 0))
+        position = done = 0
+        for text, turn in run:
+            end = position + len(text.encode())
+            if turn != TEMPLATE:
+                first = max(done, bisect_right(borders, position) - 1)
+                done = max(first, bisect_left(borders, end))
+                yield first, done, turn
+            position = end
 
 
 def assemble(
@@ -93,13 +102,15 @@ def assemble(
     encode_run: EncodeRun,
     *,
     after_reply: bool = False,
-) -> tuple[list[int], list[int]]:
-    """Ids of a rendered prompt and, for each, the number of its turn (-1: the template's).
+) -> tuple[list[int], list[Span]]:
+    """Ids of a rendered prompt, and spans that cover them and say whose they are (-1: the template's).
 
     ``after_reply``: the segments follow a reply's exact ids, so no sequence begins with them. Errors:
     ``TokenizerError`` for lone surrogates.
     """
-    builder = _Builder(tokenizer, encode_run, after_special=not after_reply)
+    builder = _Builder(tokenizer, encode_run, not after_reply)
+    if tokenizer.add_bos and not after_reply and not _begins_with_bos(tokenizer, segments):
+        builder.add(tokenizer.with_bos([]), TEMPLATE)
     exact = _exact_regions(tokenizer, segments, turns)
     position = 0
     for text, turn, _ in segments:
@@ -121,22 +132,24 @@ def assemble(
             exact.pop(0)
         position = end
     builder.end_run()
-    begins = tokenizer.add_bos and tokenizer.bos_id is not None and not after_reply
-    if begins and builder.ids[:1] != [tokenizer.bos_id]:
-        builder.ids[:0] = tokenizer.with_bos([])
-        builder.owners.insert(0, TEMPLATE)
-    return builder.ids, builder.owners
+    return builder.ids, builder.spans
 
 
-def spans_of(owners: Sequence[int]) -> tuple[Span, ...]:
-    """Runs of tokens that belong to the same turn."""
-    spans: list[Span] = []
-    start = 0
-    for index in range(1, len(owners) + 1):
-        if index == len(owners) or owners[index] != owners[start]:
-            spans.append(Span(start, index, owners[start]))
-            start = index
-    return tuple(spans)
+def _begins_with_bos(tokenizer: Tokenizer, segments: Sequence[Segment]) -> bool:
+    """Whether the template writes the beginning-of-sequence token itself."""
+    first = next((text for text, turn, _ in segments[:1] if turn == TEMPLATE), "")
+    return tokenizer.control_matcher.split(first)[:1] == [tokenizer.bos_id]
+
+
+def ids_fit(tokenizer: Tokenizer, turn: Turn) -> bool:
+    """Whether ``turn.ids`` give its text, or all of it but the end that a stop string cut off within a token.
+
+    They do not if someone edited the text, or if another model wrote it.
+    """
+    ids = turn.ids or ()
+    if ids and not 0 <= min(ids) <= max(ids) < tokenizer.n_vocab:
+        return False
+    return turn.text.startswith(Detokenizer(tokenizer).decode(ids))
 
 
 def _plain(builder: _Builder, text: str, turn: int, turns: Sequence[Turn]) -> None:
@@ -178,14 +191,11 @@ def _exact_regions(tokenizer: Tokenizer, segments: Sequence[Segment], turns: Seq
 def _region(tokenizer: Tokenizer, prompt: str, start: int, offset: int, turn: int, said: Turn) -> _Exact | None:
     """The ids of ``said`` that still stand for the text at ``start``; None where its beginning was changed."""
     assert said.ids is not None
-    detokenizer = Detokenizer(tokenizer)
-    text = "".join(map(detokenizer.push, said.ids))
-    if not said.text.startswith(text):
-        return None
     if prompt.startswith(said.text, start):
         return _Exact(start, start + len(said.text), turn, said.ids)
+    text = Detokenizer(tokenizer).decode(said.ids)
     kept = _common_prefix(prompt, start, text)
-    if kept <= offset:
+    if kept <= offset or "\ufffd" in text:  # bytes that are no text cannot be counted in it
         return None
     limit = len(text[:kept].encode())
     sizes = list(accumulate(len(tokenizer.token_bytes(token)) for token in said.ids))

@@ -22,6 +22,7 @@ class _Model(Protocol):
 
     def encode(self, text: str, *, after_special: bool = True) -> list[int]: ...
     def token_bytes(self, token: int) -> bytes: ...
+    def n_bytes(self, token: int) -> int: ...
 
 
 class Tokenizer:
@@ -91,6 +92,10 @@ class Tokenizer:
                 raise TokenizerError(f"Token {token} is not in the vocabulary of {self.n_vocab} tokens.")
             known = self._bytes[token] = self._model.token_bytes(token)
         return known
+
+    def n_bytes(self, token: int) -> int:
+        """Bytes of text that an id of ``encode_run`` stands for."""
+        return self._model.n_bytes(token)
 
     def decode(self, ids: Iterable[int], *, special: bool = False) -> str:
         """The text of ``ids``; bytes that are not UTF-8 become U+FFFD."""

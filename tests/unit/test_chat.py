@@ -188,11 +188,13 @@ def test_a_past_reply_without_ids_is_tokenized(renderers: Callable[[str], ChatRe
     assert PLAIN_WORDS.token_id("hello") in rendered.ids and rendered.rewritten_at is None
 
 
-def test_ids_that_do_not_belong_to_the_text_are_not_used(renderers: Callable[[str], ChatRenderer]) -> None:
-    edited = Turn("assistant", "hello", ids("other"))
-    rendered = renderers("CHATML").render_prompt([user("a"), edited, user("b")])
-    assert text_of(rendered, 1) == "hello"
-    assert rendered.rewritten_at == len(renderers("CHATML").render_prompt([user("a")]).ids)
+@pytest.mark.parametrize("strange", [ids("other"), ids("hello there"), (99_999,), (-1,)])
+def test_ids_that_do_not_belong_to_the_text_are_not_used(
+    strange: tuple[int, ...], renderers: Callable[[str], ChatRenderer]
+) -> None:
+    rendered = renderers("CHATML").render_prompt([user("a"), Turn("assistant", "hello", strange), user("b")])
+    assert rendered == renderers("CHATML").render_prompt([user("a"), Turn("assistant", "hello"), user("b")])
+    assert text_of(rendered, 1) == "hello" and rendered.rewritten_at is None
 
 
 def test_a_reply_that_a_stop_string_cut_within_a_token_keeps_its_ids(renderers: Callable[[str], ChatRenderer]) -> None:
