@@ -127,8 +127,7 @@ class EngineDock(QDockWidget):
             self.history.clear()
             self._shown_steps = -1
         if state.stage != "ready":
-            words = f"{tr(state.stage)} {state.detail}".strip()
-            self.now.setText(tr("no model loaded") if state.stage == "empty" else words)
+            self.now.setText(state_words(state))
 
     def set_mode(self, index: int) -> None:
         """Show steps in milliseconds, in rows of the batch, or over time (an index into ``MODES``)."""
@@ -216,3 +215,14 @@ class EngineDock(QDockWidget):
         parts += [tr("{n} reading", n=reading)] if reading else []
         parts += [tr("queue {n}", n=last.queued), tr("{n:,.0f} tok/s", n=speed)]
         self.now.setText(" · ".join(parts))
+
+
+def state_words(state: EngineState) -> str:
+    """A stage of the engine other than ready, in a few words."""
+    if state.stage in ("compiling", "loading"):
+        return tr(
+            "{stage} {share:.0%} {detail}", stage=tr(state.stage), share=state.progress, detail=state.detail
+        ).strip()
+    if state.stage == "failed":
+        return tr("failed: {reason}", reason=state.error) if state.error else tr("failed")
+    return tr("no model loaded") if state.stage == "empty" else tr(state.stage)

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.panels import page_atlas
 from app.panels.page_atlas import MapImage
+from app.panels.parts import paint_focus
 from app.text import tr
 from app.theme import Theme
 from engine.port import Snapshot
@@ -174,6 +175,7 @@ class PageMap(QWidget):
             self._frame(painter, self._under, theme.color("muted"), 1.2)
         if self._current >= 0:
             self._frame(painter, self._current, theme.color("text"), 1.8)
+        paint_focus(painter, self)
         painter.end()
 
     def _frame(self, painter: QPainter, page: int, color: QColor, width: float) -> None:

@@ -56,6 +56,15 @@ def tool_button(name: str, words: str, *, checkable: bool = False) -> QToolButto
     return button
 
 
+def paint_focus(painter: QPainter, widget: QWidget) -> None:
+    """The ring that shows where the keyboard is, inside a painted widget."""
+    if widget.hasFocus():
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QPen(Theme.current().color("accent", 0.7), 1))
+        painter.drawRoundedRect(QRectF(widget.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+
+
 class QuietText(QWidget):
     """One line of small text that changes often: cut with an ellipsis, and never a reason to lay the dock out anew."""
 

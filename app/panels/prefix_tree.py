@@ -20,6 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
+from app.panels.parts import paint_focus
 from app.panels.tree_layout import Node, TreeLayout, preferred_chain
 from app.panels.words import count, listed, shorten
 from app.text import tr
@@ -157,6 +158,7 @@ class PrefixTree(QWidget):
             box = self.rect_of(node)
             if box.top() <= shown.bottom() and box.bottom() >= shown.top():
                 self._paint_node(painter, metrics, node, box, brushes[self._states[node.segment.id]])
+        paint_focus(painter, self)
         painter.end()
 
     def _paint_node(

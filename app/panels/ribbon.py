@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.panels.parts import paint_focus
 from app.panels.words import count
 from app.text import tr
 from app.theme import Theme
@@ -111,10 +112,7 @@ class Ribbon(QWidget):
                 painter.drawRoundedRect(box, 2.5, 2.5)
             if kind == DIVERGED:
                 _paint_fork(painter, box, theme)
-        if self.hasFocus():
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(theme.color("accent"), 1))
-            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+        paint_focus(painter, self)
         painter.end()
 
     def _activate(self) -> None:
