@@ -33,7 +33,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ChatJob:
-    """A conversation that ends with a user's turn (or, with ``resume``, with an assistant's turn to go on with)."""
+    """A conversation that ends with a user's turn (or, with ``resume``, with an assistant's turn to go on with).
+
+    ``fallback``: use ChatML instead of the file's chat template, which failed or refused this conversation.
+    """
 
     id: int
     chat: str
@@ -43,6 +46,7 @@ class ChatJob:
     label: str = ""
     stop_strings: tuple[str, ...] = ()
     resume: bool = False
+    fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A chat job became a request: its prompt ids, which turn each belongs to, and template and tokenizer time."""
+    """A chat job became a request: its prompt ids, which turn each belongs to, and template and tokenizer time.
+
+    ``reasoning_open``: the prompt ends inside reasoning, so the reply starts there without an opening marker.
+    """
 
     stream: int
     prompt: tuple[int, ...]
@@ -65,6 +72,7 @@ class Prepared:
     template_us: int
     tokenize_us: int
     used_fallback: bool = False
+    reasoning_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,19 +178,20 @@ class FakeRendered:
     used_fallback: bool = False
     template_us: int = 1
     tokenize_us: int = 2
+    reasoning_open: bool = False
+    stop_strings: tuple[str, ...] = ()
 
 
 class FakeRenderer:
     """START role NEWLINE text END NEWLINE for each turn, then the start of the reply."""
 
     stop_ids = frozenset({END})
-    stop_strings: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.tokenizer = FakeTokenizer()
         self.before_render: Callable[[], None] = lambda: None
 
-    def render_prompt(self, turns: Sequence[Turn], *, resume: bool = False) -> FakeRendered:
+    def render_prompt(self, turns: Sequence[Turn], *, resume: bool = False, fallback: bool = False) -> FakeRendered:
         """The prompt for the next reply, or with ``resume`` for going on with the last turn."""
         self.before_render()
         ids: list[int] = []
@@ -205,7 +206,7 @@ class FakeRenderer:
             del ids[-2:]
         else:
             ids += [START, *self.tokenizer.encode("assistant"), NEWLINE]
-        return FakeRendered(tuple(ids), tuple(spans))
+        return FakeRendered(tuple(ids), tuple(spans), used_fallback=fallback)
 
     def render_close(self, *, fallback: bool = False) -> tuple[int, ...]:
         """What follows a reply."""

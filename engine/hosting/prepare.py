@@ -11,7 +11,7 @@ LABEL_LENGTH = 80
 
 def render(bundle: Bundle, job: ChatJob) -> RenderedPrompt:
     """The prompt of a conversation. Errors: ``TemplateError``, ``TokenizerError``."""
-    return bundle.renderer.render_prompt(job.turns, resume=job.resume)
+    return bundle.renderer.render_prompt(job.turns, resume=job.resume, fallback=job.fallback)
 
 
 def prepare(bundle: Bundle, job: ChatJob) -> tuple[Prepared, Request]:
@@ -25,6 +25,7 @@ def prepare(bundle: Bundle, job: ChatJob) -> tuple[Prepared, Request]:
         template_us=rendered.template_us,
         tokenize_us=rendered.tokenize_us,
         used_fallback=rendered.used_fallback,
+        reasoning_open=rendered.reasoning_open,
     )
     request = Request(
         id=job.id,
@@ -32,7 +33,7 @@ def prepare(bundle: Bundle, job: ChatJob) -> tuple[Prepared, Request]:
         max_new=job.max_new,
         sampling=job.sampling,
         stop_ids=frozenset(renderer.stop_ids),
-        stop_strings=(*job.stop_strings, *renderer.stop_strings),
+        stop_strings=(*job.stop_strings, *rendered.stop_strings),
         close_tokens=renderer.render_close(fallback=rendered.used_fallback),
         label=job.label or label_of(job),
         chat=job.chat,

@@ -32,7 +32,8 @@ class Rendered:
     ``rewritten_at``: the first token that differs from what the last reply was given as its prompt, followed by that
     reply: the template has rewritten history there. None: the prompt only grew, or there is nothing to compare.
     ``used_fallback``: ChatML took the place of the file's template. ``reasoning_open``: the reply starts inside
-    reasoning, because the prompt ends with an opening marker. Times in microseconds.
+    reasoning, because the prompt ends with an opening marker. ``stop_strings`` end the reply where the model has no
+    token for that (ChatML for a model that does not know it). Times in microseconds.
     """
 
     ids: tuple[int, ...]
@@ -43,6 +44,7 @@ class Rendered:
     template_us: int
     tokenize_us: int
     reasoning_open: bool = False
+    stop_strings: tuple[str, ...] = ()
 
 
 class ChatRenderer:
@@ -58,6 +60,8 @@ class ChatRenderer:
         self._process = TemplateProcess()
         self._encode_run = lru_cache(maxsize=256)(tokenizer.encode_run)
         self._names = _names_for_templates(tokenizer)
+        known = tokenizer.token_id("<|im_end|>") in tokenizer.stop_ids
+        self._fallback_stops = () if known else ("<|im_end|>",)
         self._lock = threading.Lock()
         self._prompts: OrderedDict[tuple[Any, ...], Rendered] = OrderedDict()
         self._close_ids: dict[bool, tuple[int, ...]] = {}
@@ -82,12 +86,6 @@ class ChatRenderer:
         """Tokens that end a reply: all end-of-turn tokens of the file, and the one its template closes a reply with."""
         close = self._try_close()
         return self.tokenizer.stop_ids | {token for token in close[:1] if self.tokenizer.is_control(token)}
-
-    @property
-    def stop_strings(self) -> tuple[str, ...]:
-        """Texts that end a reply where the model has no token for it (ChatML for a model that does not know it)."""
-        known = self.tokenizer.token_id("<|im_end|>") in self.tokenizer.stop_ids
-        return () if self.template is not None or known else ("<|im_end|>",)
 
     def render_prompt(
         self,
@@ -179,6 +177,7 @@ class ChatRenderer:
             template_us=(rendered_at - started) // 1000,
             tokenize_us=(perf_counter_ns() - rendered_at) // 1000,
             reasoning_open=opens_reasoning(opening + said.text, self.thinking_markers),
+            stop_strings=self._fallback_stops if fallback else (),
         )
         with self._lock:
             self._prompts[key] = rendered

@@ -291,9 +291,10 @@ def test_a_file_without_template_falls_back_to_chatml() -> None:
     renderer = ChatRenderer.from_metadata(PLAIN_WORDS, {"tokenizer.chat_template": "  "})
     rendered = renderer.render_prompt([user("a")])
     assert rendered.used_fallback and rendered.text == "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"
-    assert renderer.stop_strings == ()
+    assert rendered.stop_strings == ()
     stranger = ChatRenderer(Tokenizer.from_metadata(byte_level(control=["<eos>"])))
-    assert stranger.stop_strings == ("<|im_end|>",) and stranger.render_prompt([user("a")]).ids[0] == ord("<")
+    rendered = stranger.render_prompt([user("a")])
+    assert rendered.stop_strings == ("<|im_end|>",) and rendered.ids[0] == ord("<")
 
 
 def test_a_template_that_refuses_says_why_and_the_fallback_works(renderers: Callable[[str], ChatRenderer]) -> None:
