@@ -38,7 +38,7 @@ def scheduler_over(
     cache = PrefixCache(pool) if prefix_cache else None
 
     def text_factory(request: Request) -> Any:
-        return TextStream(model.tokenizer, request.stop_strings)
+        return TextStream(model.tokenizer, request.stop_strings, request.prompt)
 
     scheduler = Scheduler(
         model,
