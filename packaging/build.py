@@ -125,7 +125,7 @@ def make_archives(version: str) -> list[Path]:
     from debian import build_deb
 
     archive = DIST / f"{name}.tar.xz"
-    run("tar", "-C", DIST, "--owner=0", "--group=0", "-cJf", archive, "kvscope", XZ_OPT="-T0")
+    run("tar", "-C", DIST, "--owner=0", "--group=0", "-cJf", archive, "kvscope", XZ_OPT="-T0 -3")
     made = [archive]
     if shutil.which("dpkg-deb"):
         made.append(build_deb(FOLDER, BUILD / "deb", version, DIST))

@@ -113,6 +113,6 @@ def lay_out(folder: Path, tree: Path, version: str) -> None:
 def build_deb(folder: Path, tree: Path, version: str, target: Path) -> Path:
     """Make the package from the one-folder build ``folder`` and return its file in ``target``."""
     lay_out(folder, tree, version)
-    command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", str(tree), str(target)]
+    command = ["dpkg-deb", "--root-owner-group", "-Zxz", "-z3", "--build", str(tree), str(target)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return max(target.glob(f"kvscope_{version}_*.deb"), key=lambda file: file.stat().st_mtime)

@@ -159,6 +159,13 @@ def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path, argument
     assert not (root / ".venv").exists()
 
 
+def test_one_model_at_a_time(tmp_path: Path) -> None:
+    root = make_checkout(tmp_path / "fresh")
+    done = run(root, "one", "two")
+    assert (done.returncode, done.stderr.split(":")[0]) == (2, "usage")
+    assert not (root / ".venv").exists()
+
+
 def test_without_a_network_nothing_is_left(tmp_path: Path) -> None:
     root = make_checkout(tmp_path / "fresh")
     with socket.create_server(("127.0.0.1", 0)) as server:
