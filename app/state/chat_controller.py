@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject, Signal
 from app.engine_thread import EngineBridge
 from app.state.document import Conversation, Message, new_id
 from app.state.frame_clock import FrameClock
-from app.state.jobs import first_kept, job_for_draft, job_for_reply, one_line, vocabulary_of
+from app.state.jobs import first_kept, job_for_draft, job_for_reply, n_dropped, one_line, vocabulary_of
 from app.state.reply_tracker import Evidence, LiveReply, ReplyTracker
 from app.state.sampling import ChatSettings
 from app.state.store import ChatHead, ChatStore, SearchHit
@@ -143,20 +143,29 @@ class ChatController(QObject):
         if self.live(chat) is None:
             self._start(conversation, conversation.messages[message], resume=True)
 
-    def drop_oldest(self, chat: str, message: str) -> None:
-        """Leave the oldest turns out of the prompt until it fits 70 % of the context, and ask again."""
+    def drop_oldest(self, chat: str, message: str | None = None) -> None:
+        """Leave the oldest turns out of the prompt until the rest fits 70 % of the context.
+
+        With ``message``, a reply that failed because the chat was too long, ask again then.
+        """
         state = self._bridge.engine_state
         conversation = self.conversation(chat)
-        if state.model is None or self.live(chat) is not None:
+        path = conversation.path_to(message)[:-1] if message is not None else conversation.path()
+        if state.model is None or self.live(chat) is not None or not path:
             return
-        path = conversation.path_to(message)[:-1]
         room = round(state.model.n_ctx * KEEP_SHARE)
-        job = job_for_draft(conversation, path[:-1], path[-1].text, vocabulary=vocabulary_of(state.model))
+        before, draft = (path[:-1], path[-1].text) if message is not None else (path, "")
+        job = job_for_draft(conversation, before, draft, vocabulary=vocabulary_of(state.model))
 
         def drop(forecast: Forecast) -> None:
-            conversation.first_kept = first_kept(conversation, path, forecast, room)
+            kept = first_kept(conversation, path, forecast, room)
+            if kept == path[n_dropped(conversation, path)].id:
+                return
+            conversation.first_kept = kept
             self.store.save_chat(conversation)
-            self.retry(chat, message)
+            self.path_changed.emit(chat)
+            if message is not None:
+                self.retry(chat, message)
 
         self._bridge.ask(self._bridge.port.forecast(job), drop)
 
@@ -309,5 +318,10 @@ class ChatController(QObject):
         self.activity_changed.emit(chat)
 
     def _on_ended(self, chat: str, message: str) -> None:
+        conversation = self._open.get(chat)
+        if conversation is not None and conversation.settings.overflow == "drop_oldest":
+            reply = conversation.messages[message]
+            if reply.error_code == "prompt_too_long" and self.live(chat) is None:
+                self.drop_oldest(chat, message)
         self.reply_changed.emit(chat, message)
         self.activity_changed.emit(chat)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from app.text import tr
 from engine.scheduling.request import SamplingParams
 
+Overflow = Literal["stop", "drop_oldest"]
 DEFAULT_SAMPLING = SamplingParams(temperature=0.7, top_p=0.95, min_p=0.05)
 
 
@@ -15,12 +17,14 @@ class ChatSettings:
     """What a person may set for one chat. An empty system prompt leaves it to the model's template.
 
     ``max_new`` limits one reply, in tokens. A ``seed`` inside ``sampling`` is used for every reply except one that is
-    regenerated, which always draws anew.
+    regenerated, which always draws anew. ``overflow`` says what happens when the chat outgrows the context: stop and
+    ask, or leave the oldest turns out of the prompt.
     """
 
     system_prompt: str = ""
     sampling: SamplingParams = DEFAULT_SAMPLING
     max_new: int = 1024
+    overflow: Overflow = "stop"
 
 
 @dataclass(frozen=True, slots=True)

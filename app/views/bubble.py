@@ -8,13 +8,16 @@ from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPlainTextEdit,
 
 from app.state.document import Message
 from app.text import tr
+from app.theme import Theme
 from app.views.blocks.canvas import Canvas
-from app.views.parts import label, tool_button
+from app.views.parts import label, link_button, tool_button
 from app.views.versions import VersionSwitch
 
 PAD_X, PAD_Y = 14, 7
 WIDEST = 0.78
 """The widest bubble, as a share of the column."""
+TALLEST = 260
+"""A longer message shows its beginning, in pixels, until it is unfolded."""
 
 
 class _Editor(QPlainTextEdit):
@@ -68,6 +71,10 @@ class BubbleView(QWidget):
         self.versions = VersionSwitch(self._frame)
         self.versions.step.connect(lambda step: self.version_asked.emit(self.message.id, step))
         self.versions.show_place(*versions)
+        self._unfold = link_button(tr("show all"), self._on_unfold, self._frame)
+        self._unfold.setFont(Theme.current().font("caption"))
+        self._unfold.hide()
+        self._folded = True
         self._copy = tool_button("copy", tr("Copy the message"), self._on_copy, self)
         self._edit = tool_button("edit", tr("Edit and send again"), self.start_editing, self)
         self._buttons = [self._copy, self._edit]
@@ -125,11 +132,19 @@ class BubbleView(QWidget):
         self.canvas.height_for(inner_limit)
         inner = min(self.canvas.natural_width(), inner_limit)
         text_height = self.canvas.height_for(inner)
-        height = text_height + 2 * PAD_Y
+        folded = self._folded and text_height > TALLEST * 1.3
+        if folded:
+            text_height = TALLEST
+        self._unfold.setVisible(folded)
+        link = self._unfold.sizeHint().height() + 4 if folded else 0
+        height = text_height + link + 2 * PAD_Y
         bubble = inner + 2 * PAD_X + switch
         self.canvas.show()
         self._frame.setGeometry(width - bubble, 0, bubble, height)
         self.canvas.setGeometry(PAD_X, PAD_Y, inner, text_height)
+        if folded:
+            hint = self._unfold.sizeHint()
+            self._unfold.setGeometry(PAD_X - 3, PAD_Y + text_height + 4, hint.width(), hint.height())
         if switch:
             hint = self.versions.sizeHint()
             self.versions.setGeometry(
@@ -156,6 +171,10 @@ class BubbleView(QWidget):
         self._edit_row.setGeometry(PAD_X, PAD_Y + text_height + 6, box - 2 * PAD_X, row)
         self._show_buttons(False)
         return height
+
+    def _on_unfold(self) -> None:
+        self._folded = False
+        self.height_changed.emit()
 
     def _build_edit_row(self) -> None:
         row = QHBoxLayout(self._edit_row)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QHBoxLayout, QScrollBar, QVBoxLayout, QWidget
 
 from app.engine_thread import EngineBridge
 from app.state.chat_controller import ChatController
@@ -15,6 +16,12 @@ from app.views.composer import Composer
 from engine.port import Forecast
 
 SAVE_VIEW_MS = 500
+_SCROLLS = {
+    Qt.Key.Key_PageUp: QScrollBar.SliderAction.SliderPageStepSub,
+    Qt.Key.Key_PageDown: QScrollBar.SliderAction.SliderPageStepAdd,
+    Qt.Key.Key_Home: QScrollBar.SliderAction.SliderToMinimum,
+    Qt.Key.Key_End: QScrollBar.SliderAction.SliderToMaximum,
+}
 
 
 class ChatPane(QWidget):
@@ -61,6 +68,19 @@ class ChatPane(QWidget):
         self._follow_reply()
         self._show_context(None)
 
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Keys that no part of the chat took: Esc stops, a page key scrolls, and typing goes to the composer."""
+        match event.key():
+            case Qt.Key.Key_Escape:
+                self._controller.stop(self.chat)
+            case key if key in _SCROLLS:
+                self.view.verticalScrollBar().triggerAction(_SCROLLS[Qt.Key(key)])
+            case _ if event.text().isprintable() and event.text() and not self.composer.input.hasFocus():
+                self.composer.input.setFocus()
+                self.composer.input.insertPlainText(event.text())
+            case _:
+                super().keyPressEvent(event)
+
     def save_view(self) -> None:
         """Keep the draft and the place."""
         self._save_timer.stop()
@@ -73,6 +93,7 @@ class ChatPane(QWidget):
         composer.draft_changed.connect(self._ask_forecast)
         composer.input.textChanged.connect(self._save_timer.start)
         composer.settings_asked.connect(lambda: self.settings_asked.emit(self.chat))
+        composer.drop_asked.connect(lambda: controller.drop_oldest(self.chat))
         composer.recall.connect(self.view.edit_last)
         self.view.scrolled.connect(self._save_timer.start)
         self.view.edit_draft.connect(self._on_edit_draft)

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.state.sampling import PRESETS, ChatSettings, preset_of
+from app.state.sampling import PRESETS, ChatSettings, Overflow, preset_of
 from app.text import tr
 from app.views.parts import label
 from engine.scheduling.request import SamplingParams
@@ -31,7 +31,7 @@ class ChatSettingsDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle(tr("Settings of “{title}”", title=title))
         self.setModal(True)
-        self.resize(520, 560)
+        self.resize(520, 600)
         self._given = settings
         self.system = QPlainTextEdit(settings.system_prompt)
         self.system.setPlaceholderText(tr("Empty: what the model's own template says"))
@@ -47,6 +47,11 @@ class ChatSettingsDialog(QDialog):
         self.top_k = _whole(0, 1000, tr("Top-k (0: off)"))
         self.repetition = _decimal(1.0, 2.0, 0.01, tr("Repetition penalty"))
         self.max_new = _whole(1, 131_072, tr("Longest reply, in tokens"))
+        self.overflow = QComboBox()
+        self.overflow.addItem(tr("stop and ask"), "stop")
+        self.overflow.addItem(tr("leave out the oldest turns"), "drop_oldest")
+        self.overflow.setCurrentIndex(self.overflow.findData(settings.overflow))
+        self.overflow.setAccessibleName(tr("When the chat outgrows the context"))
         self.seed = QLineEdit()
         self.seed.setPlaceholderText(tr("drawn anew for every reply"))
         self.seed.setAccessibleName(tr("Seed"))
@@ -61,7 +66,8 @@ class ChatSettingsDialog(QDialog):
 
     def settings(self) -> ChatSettings:
         """What was chosen."""
-        return ChatSettings(self.system.toPlainText(), self._sampling(), self.max_new.value())
+        overflow: Overflow = "drop_oldest" if self.overflow.currentData() == "drop_oldest" else "stop"
+        return ChatSettings(self.system.toPlainText(), self._sampling(), self.max_new.value(), overflow)
 
     def _sampling(self) -> SamplingParams:
         text = self.seed.text().strip()
@@ -103,6 +109,7 @@ class ChatSettingsDialog(QDialog):
             (tr("Repetition penalty"), self.repetition),
             (tr("Seed"), self.seed),
             (tr("Longest reply, in tokens"), self.max_new),
+            (tr("When the chat outgrows the context"), self.overflow),
         ):
             form.addRow(words, widget)
         box.addLayout(form)

@@ -12,6 +12,7 @@ from app.state.document import Message
 from app.text import tr
 from app.theme import icon
 from app.views.bubble import BubbleView
+from app.views.parts import label
 from app.views.reply import ReplyView
 from app.views.welcome import Welcome
 from engine.port import Forecast
@@ -65,12 +66,17 @@ class ChatView(QScrollArea):
         self._column = QWidget()
         self._column.setProperty("surface", "clear")
         self._welcome = Welcome(self._column)
+        self._dropped = label(
+            tr("The messages above are not sent any more: the context was full."), "caption", self._column
+        )
+        self._dropped.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._dropped.hide()
         self.setWidget(self._column)
         self._later = QTimer(self)
         self._later.setSingleShot(True)
         self._later.timeout.connect(self.place)
         self._to_end = self._make_end_button()
-        self.verticalScrollBar().valueChanged.connect(self._on_scrolled)
+        self.verticalScrollBar().actionTriggered.connect(self._on_person_scrolled)
         controller.message_added.connect(self._on_message_added)
         controller.path_changed.connect(self._on_path_changed)
         controller.reply_grew.connect(self._on_grew)
@@ -102,7 +108,12 @@ class ChatView(QScrollArea):
         left = (self.width() - inner) // 2
         y = TOP
         self._placing = True
+        kept = self._controller.conversation(self.chat).first_kept
+        self._dropped.setVisible(kept in self.views and kept != next(iter(self.views)))
         for view in self.views.values():
+            if view.message.id == kept and not self._dropped.isHidden():
+                self._dropped.setGeometry(left, y, inner, self._dropped.sizeHint().height())
+                y += self._dropped.sizeHint().height() + GAP
             height = view.height_for(inner)
             view.setGeometry(left, y, inner, height)
             y += height + GAP
@@ -119,10 +130,8 @@ class ChatView(QScrollArea):
         if self._follow:
             bar.setValue(bar.maximum())
         elif self._goal is not None:
-            goal, self._placing = self._goal, True
-            bar.setValue(goal)
-            self._placing = False
-            if bar.maximum() >= goal or not any(view.busy for view in self.views.values()):
+            bar.setValue(self._goal)
+            if bar.maximum() >= self._goal and self.isVisible():
                 self._goal = None
 
     def clear_other_selections(self, keep: MessageView) -> None:
@@ -249,12 +258,13 @@ class ChatView(QScrollArea):
         if self._later.isActive():
             self.place()
 
-    def _on_scrolled(self, value: int) -> None:
-        if not self._placing:
-            self._goal = None
-            self._follow = value >= self.verticalScrollBar().maximum() - NEAR_END
-            self._place_end_button()
-            self.scrolled.emit()
+    def _on_person_scrolled(self) -> None:
+        """Wheel, keys or handle (not our own placing): whoever leaves the end is not dragged back to it."""
+        bar = self.verticalScrollBar()
+        self._goal = None
+        self._follow = bar.sliderPosition() >= bar.maximum() - NEAR_END
+        self._place_end_button()
+        self.scrolled.emit()
 
     def _make_end_button(self) -> QToolButton:
         button = QToolButton(self)

@@ -6,14 +6,16 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
+from app.panels.parts import QuietText
 from app.text import tr
-from app.theme import icon
+from app.theme import Theme, icon
 from app.views.figures import duration
-from app.views.parts import label, tool_button
+from app.views.parts import label, link_button, tool_button
 from app.views.progress import ContextMeter
 from engine.port import Forecast
 
 MAX_LINES = 9
+NEARLY_FULL = 0.85
 FORECAST_MS = 180
 """How long typing must pause before a forecast is asked for."""
 
@@ -49,6 +51,8 @@ class _Input(QPlainTextEdit):
             self.submitted.emit()
         elif event.key() == Qt.Key.Key_Escape:
             self.escaped.emit()
+        elif event.key() in (Qt.Key.Key_PageUp, Qt.Key.Key_PageDown) and not modifiers:
+            event.ignore()
         elif event.key() == Qt.Key.Key_Up and not modifiers and not self.toPlainText():
             self.recall.emit()
         else:
@@ -86,8 +90,10 @@ class Composer(QFrame):
         draft_changed: (text) after a short pause in typing.
         settings_asked: the person wants this chat's settings.
         recall: edit the last message (Up in an empty field).
+        drop_asked: leave out the oldest turns now (offered when the context is nearly full).
     """
 
+    drop_asked = Signal()
     sent = Signal(str)
     stopped = Signal()
     draft_changed = Signal(str)
@@ -98,6 +104,7 @@ class Composer(QFrame):
         super().__init__(parent)
         self._streaming = False
         self._waiting = False
+        self._context_known = self._context_full = False
         self.setProperty("surface", "composer")
         self.input = _Input()
         self.input.submitted.connect(self._on_send)
@@ -105,9 +112,12 @@ class Composer(QFrame):
         self.input.recall.connect(self.recall)
         self.input.focus_changed.connect(self._on_focus)
         self.input.textChanged.connect(self._on_text)
-        self.hint = label("", "caption")
+        self.hint = QuietText()
+        self._stretch = QWidget()
         self.context = label("", "caption")
         self.meter = ContextMeter()
+        self.drop = link_button(tr("leave out oldest turns"), self.drop_asked.emit)
+        self.drop.setFont(Theme.current().font("caption"))
         self.options = tool_button("settings", tr("System prompt and sampling of this chat"), self.settings_asked.emit)
         self.stop = QPushButton(tr("Stop  Esc"))
         self.stop.setAccessibleName(tr("Stop the reply"))
@@ -165,14 +175,30 @@ class Composer(QFrame):
 
     def show_context(self, used: int | None, size: int) -> None:
         """How full the context is; None: not known."""
-        known = used is not None and size > 0
-        self.context.setVisible(known)
-        self.meter.setVisible(known)
+        self._context_known = used is not None and size > 0
+        self._context_full = used is not None and size > 0 and used >= NEARLY_FULL * size
+        self._fit_row()
         if used is not None and size > 0:
             words = tr("context {used:,} / {size:,}", used=used, size=size)
             self.context.setText(words)
             self.meter.setAccessibleName(words)
             self.meter.set_share(used / size)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_row()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(160, super().minimumSizeHint().height())
+
+    def _fit_row(self) -> None:
+        """In a narrow pane the figures go, the buttons stay."""
+        width = self.width()
+        self.hint.setVisible(width >= 380)
+        self._stretch.setVisible(width < 380)
+        self.context.setVisible(self._context_known and width >= 560)
+        self.meter.setVisible(self._context_known and width >= 460)
+        self.drop.setVisible(self._context_full and width >= 560)
 
     def _lay_out(self) -> None:
         box = QVBoxLayout(self)
@@ -183,15 +209,14 @@ class Composer(QFrame):
         row.setSpacing(8)
         row.addWidget(self.options)
         row.addWidget(self.hint, 1)
+        row.addWidget(self._stretch, 1)
         row.addWidget(self.context)
         row.addWidget(self.meter)
+        row.addWidget(self.drop)
         row.addSpacing(8)
         row.addWidget(self.stop)
         row.addWidget(self.send)
         box.addLayout(row)
-        self.hint.setMinimumWidth(0)
-        self.context.hide()
-        self.meter.hide()
 
     def _on_send(self) -> None:
         if not self.text.strip():

@@ -7,12 +7,14 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from app.state.document import Message
 from app.state.reply_tracker import LiveReply
-from app.views.blocks.canvas import Canvas
 from app.views.error_card import ErrorCard
 from app.views.footer import Footer
+from app.views.reply_text import ReplyText
 from engine.port import EngineState
 
 FOOTER_GAP = 6
+WIDTH_STEP = 8
+"""Text is broken for widths in steps of so many pixels: a long chat is not laid out anew for every pixel."""
 TEXT_SHARE = 0.93
 """Text is a little narrower than the column, so that replies and bubbles do not share their right edge."""
 
@@ -43,8 +45,9 @@ class ReplyView(QWidget):
         super().__init__(parent)
         self.message = message
         self.card: ErrorCard | None = None
-        self.canvas = Canvas(self)
-        self.canvas.height_changed.connect(self.height_changed)
+        self.text = ReplyText(self)
+        self.text.height_changed.connect(self.height_changed)
+        self.canvas = self.text.canvas
         self.canvas.link_clicked.connect(self.link_clicked)
         self.canvas.selecting.connect(self.selecting)
         self.footer = Footer(self)
@@ -56,20 +59,20 @@ class ReplyView(QWidget):
         actions.version_asked.connect(lambda step: self.version_asked.emit(self.message.id, step))
         actions.copy_asked.connect(lambda: QApplication.clipboard().setText(self.message.text))
         actions.raw_toggled.connect(self._on_raw)
-        self.canvas.set_text(message.text, growing=message.is_open)
+        self.text.set_text(message.text, growing=message.is_open)
 
     @property
     def busy(self) -> bool:
         """Whether text waits to be shown."""
-        return self.canvas.busy
+        return self.text.busy
 
     def append(self, text: str) -> None:
         """Text was added to the message."""
-        self.canvas.append(text)
+        self.text.append(text)
 
     def refresh(self) -> None:
         """Show what was added."""
-        self.canvas.refresh()
+        self.text.refresh()
 
     def show_state(
         self, live: LiveReply | None, state: EngineState, versions: tuple[int, int] = (0, 1), is_last: bool = True
@@ -77,10 +80,10 @@ class ReplyView(QWidget):
         """Follow the message's status and figures."""
         if live is not None:
             self._show_error(None)
-            self.canvas.resume(self.message.text)
+            self.text.resume()
             self.footer.show_progress(live, state)
         else:
-            self.canvas.finish()
+            self.text.finish()
             self._show_error(self.message if self.message.status == "failed" else None)
             self.footer.show_message(self.message, versions, is_last)
         self.setAccessibleName(self.message.text[:200])
@@ -90,13 +93,13 @@ class ReplyView(QWidget):
         """Place the parts for this width; returns the height."""
         y = 0
         if self.message.text or self.message.is_open:
-            text_width = round(width * TEXT_SHARE)
-            height = self.canvas.height_for(text_width)
-            self.canvas.setGeometry(0, 0, text_width, height)
-            self.canvas.show()
+            text_width = round(width * TEXT_SHARE) // WIDTH_STEP * WIDTH_STEP
+            height = self.text.height_for(text_width)
+            self.text.setGeometry(0, 0, text_width, height)
+            self.text.show()
             y = height + FOOTER_GAP
         else:
-            self.canvas.hide()
+            self.text.hide()
         if self.card is not None:
             height = self.card.height_for(width)
             self.card.setGeometry(0, y, width, height)
@@ -116,5 +119,5 @@ class ReplyView(QWidget):
             self.card.step_chosen.connect(lambda step: self.step_chosen.emit(self.message.id, step))
 
     def _on_raw(self, on: bool) -> None:
-        self.canvas.set_plain(on)
+        self.text.set_plain(on)
         self.height_changed.emit()

@@ -12,6 +12,9 @@ from app.state.store import Workspace
 from app.views.chat_pane import ChatPane
 from app.views.tab_group import TabGroup
 
+MIN_WIDTH = 320
+"""Fixed, so that words which come and go in a chat never push the docks."""
+
 
 class TabArea(QSplitter):
     """Opens, closes, moves and splits chat tabs.
@@ -36,6 +39,7 @@ class TabArea(QSplitter):
         self._told = ""
         self.setChildrenCollapsible(False)
         self.setHandleWidth(1)
+        self.setMinimumWidth(MIN_WIDTH)
         self.setProperty("lined", True)
         self._add_group()
         QApplication.instance().focusChanged.connect(self._on_focus)  # type: ignore[union-attr]

@@ -6,6 +6,7 @@ from typing import Any
 
 import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent, QSettings, Qt
+from PySide6.QtWidgets import QScrollBar
 
 from app.__main__ import Application
 from app.state.document import Message
@@ -38,7 +39,7 @@ class Harness:
     def settle(self) -> None:
         """Let everything that was posted arrive, frames included."""
         QCoreApplication.processEvents()
-        self.qtbot.waitUntil(lambda: self.app.clock.idle, timeout=5000)
+        self.qtbot.waitUntil(lambda: self.app.clock.idle, timeout=20_000)
         QCoreApplication.processEvents()
 
     @property
@@ -69,6 +70,13 @@ class Harness:
         self.settle()
         assert len(self.engine.jobs) == before + 1
         return max(self.engine.jobs)
+
+    def scroll(self, value: int) -> None:
+        """Drag the handle of the chat in front to a place."""
+        bar = self.pane().view.verticalScrollBar()
+        bar.setSliderPosition(value)
+        bar.triggerAction(QScrollBar.SliderAction.SliderMove)
+        self.settle()
 
     def write(self, stream: int, text: str) -> None:
         """The engine writes a text, a token per word."""

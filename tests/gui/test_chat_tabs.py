@@ -145,8 +145,7 @@ def test_drafts_tabs_and_places_survive_a_restart(make_window):
     window = make_window(store)
     first = window.chat
     window.reply_to("long", "\n\n".join(f"paragraph {n}" for n in range(80)))
-    bar = window.pane().view.verticalScrollBar()
-    bar.setValue(120)
+    window.scroll(120)
     window.pane().composer.input.setPlainText("a draft")
     second = window.new_chat()
     window.reply_to("two", "y")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtCore import Qt
 
 from app.views.error_card import ErrorCard
@@ -111,10 +113,10 @@ def test_the_view_follows_only_while_scrolled_to_the_end(window):
     window.write(stream, "\n\n".join(f"paragraph {n}" for n in range(60)))
     bar = window.pane().view.verticalScrollBar()
     assert bar.maximum() > 0 and bar.value() == bar.maximum()
-    bar.setValue(10)
+    window.scroll(10)
     window.write(stream, "\n\n".join(f"more {n}" for n in range(20)))
     assert bar.value() == 10
-    bar.setValue(bar.maximum())
+    window.scroll(bar.maximum())
     window.write(stream, "\n\n".join(f"even more {n}" for n in range(20)))
     assert bar.value() == bar.maximum()
 
@@ -255,8 +257,6 @@ def test_close_while_streaming(window):
 
 
 def _with_seed(settings, seed):
-    from dataclasses import replace
-
     return replace(settings, sampling=replace(settings.sampling, seed=seed))
 
 
@@ -305,3 +305,28 @@ def test_a_reply_of_20_000_tokens_lays_out_only_its_last_block(window):
     assert sum(block.layouts for block in blocks) < 1.5 * len(blocks)
     assert window.reply_view().canvas.source == text
     assert len(window.path()[-1].ids) == len(pieces)
+
+
+def test_a_chat_may_leave_out_its_oldest_turns_by_itself(window):
+    settings = window.controller.conversation(window.chat).settings
+    window.controller.set_settings(window.chat, replace(settings, overflow="drop_oldest"))
+    window.reply_to("a " * 40, "b")
+    stream = window.type_and_send("c " * 40)
+    window.engine.fail(stream, "prompt_too_long", "The prompt leaves no room.")
+    window.settle()
+    assert len(window.engine.jobs) == 2, "what fits is not dropped, and a failure is not repeated for ever"
+    window.controller.conversation(window.chat).messages[window.path()[1].id].ids.extend(range(8000))
+    window.controller.drop_oldest(window.chat, window.path()[-1].id)
+    window.settle()
+    job = window.engine.jobs[max(window.engine.jobs)]
+    assert [turn.text for turn in job.turns] == ["c " * 40]
+    assert window.pane().view._dropped.isVisible()
+
+
+def test_a_long_message_is_folded_until_it_is_asked_for(window):
+    window.reply_to("line\n" * 100, "x")
+    bubble = window.bubble()
+    low = bubble.height()
+    bubble._unfold.click()
+    window.settle()
+    assert bubble.height() > 3 * low and bubble._unfold.isHidden()

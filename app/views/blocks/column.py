@@ -75,7 +75,8 @@ class BlockColumn(BlockHost):
         self._source, self._pending, self._growing = "", [text], growing
         self._unfinished = not growing
         self._next_update = 0.0
-        self.refresh()
+        if text:
+            self.refresh()
 
     def set_plain(self, on: bool) -> None:
         """Show the text as it was written instead of as Markdown."""
@@ -86,11 +87,6 @@ class BlockColumn(BlockHost):
     def append(self, text: str) -> None:
         """Add text; it is shown at the next ``refresh``."""
         self._pending.append(text)
-
-    def resume(self, text: str) -> None:
-        """More follows after all: ``text`` is what is shown so far."""
-        if not self._growing:
-            self.set_text(text, growing=True)
 
     def finish(self) -> None:
         """Nothing more follows; what was held back as undecided is shown at the next ``refresh``."""
