@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 BLANKS = " \t\n\v\f\r"
 """What a token that strips takes away after itself."""
 
-_END = ""
-"""Key under which a node of the trie keeps the token that ends there (no character is the empty text)."""
+LONGEST = 512
+"""Texts of more characters are not looked for: no model has such tokens, and a damaged file may."""
 
 
 class TokenMatcher:
-    """A trie over the texts of some tokens. Time grows with the text, not with the number of tokens.
+    """Knows tokens by their first two characters and their lengths. ``tokens`` maps their texts to ids.
 
     ``strips`` tells whether a token takes away the blanks after it.
     """
@@ -22,13 +21,12 @@ class TokenMatcher:
     def __init__(self, tokens: Mapping[str, int], strips: Callable[[int], bool] = lambda token: False) -> None:
         self.tokens = tokens
         self._strips = strips
-        self._root: dict[str, Any] = {}
-        for text, token in tokens.items():
-            node = self._root
-            for char in text:
-                node = node.setdefault(char, {})
-            node[_END] = token
-        firsts = "".join(re.escape(char) for char in self._root)
+        lengths: dict[str, set[int]] = {}
+        for text in tokens:
+            if len(text) <= LONGEST:
+                lengths.setdefault(text[:2], set()).add(len(text))
+        self._lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
+        firsts = "".join(re.escape(char) for char in {start[0] for start in lengths})
         self._first = re.compile(f"[{firsts}]") if firsts else None
 
     def split(self, text: str) -> list[str | int]:
@@ -40,12 +38,13 @@ class TokenMatcher:
         match = self._first.search(text)
         while match:
             start = match.start()
-            token, end = self._longest(text, start)
-            if token is None:
+            found = self._longest(text, start)
+            if not found:
                 match = self._first.search(text, start + 1)
                 continue
             if start > done:
                 pieces.append(text[done:start])
+            token, end = self.tokens[found], start + len(found)
             pieces.append(token)
             done = _after_blanks(text, end) if self._strips(token) else end
             match = self._first.search(text, done)
@@ -53,19 +52,12 @@ class TokenMatcher:
             pieces.append(text[done:])
         return pieces
 
-    def contains(self, text: str) -> bool:
-        """Whether any token of this matcher is in ``text``."""
-        return any(isinstance(piece, int) for piece in self.split(text))
-
-    def _longest(self, text: str, start: int) -> tuple[int | None, int]:
-        node, found, end = self._root, None, start
-        for index in range(start, len(text)):
-            if text[index] not in node:
-                break
-            node = node[text[index]]
-            if _END in node:
-                found, end = node[_END], index + 1
-        return found, end
+    def _longest(self, text: str, start: int) -> str:
+        """The text of the longest token at ``start``, empty if there is none."""
+        for length in self._lengths.get(text[start : start + 2], ()):
+            if text[start : start + length] in self.tokens:
+                return text[start : start + length]
+        return text[start] if text[start] in self._lengths else ""
 
 
 def _after_blanks(text: str, index: int) -> int:
