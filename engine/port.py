@@ -111,7 +111,10 @@ EngineStage = Literal["empty", "compiling", "loading", "ready", "failed", "close
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """Where the engine stands. ``progress`` is 0..1 for ``compiling`` and ``loading``; ``detail`` a short phrase."""
+    """Where the engine stands. ``progress`` is 0..1 for ``compiling`` and ``loading``; ``detail`` a short phrase.
+
+    ``ready`` with an ``error``: loading another model failed, and the one that was loaded before runs on.
+    """
 
     stage: EngineStage
     progress: float = 0.0

@@ -52,6 +52,8 @@ class Session:
             if spec is None:
                 raise SessionError("A session without a pool needs the shape of the model's KV rows.")
             pool = KVPool(spec, capacity_pages=-(-n_ctx // page_rows), page_rows=page_rows)
+        if pool.closed:
+            raise SessionError("The KV pool of this session was closed.")
         self.pool = pool
         self.n_ctx = n_ctx
         self.block_table = np.zeros(-(-n_ctx // pool.page_rows), dtype=np.int32)

@@ -34,7 +34,8 @@ class Miss:
     ``position`` is the first token of the prompt that was computed though a whole page might have been reused;
     for ``diverged``, ``token_position`` is the first differing token, ``chain`` the stored chain it differs from,
     and ``stored_tokens`` / ``prompt_tokens`` are some tokens around that point of each. For ``evicted``,
-    ``evicted_at`` is a Unix time in seconds and ``evicted_for`` the chat that needed the room.
+    ``evicted_at`` is a Unix time in seconds, equal to ``Eviction.at`` of the eviction that is regretted, and
+    ``evicted_for`` the chat that needed the room (empty: released by hand).
     """
 
     cause: MissCause
@@ -53,7 +54,8 @@ class Finished:
     """The last event of a stream.
 
     ``n_gen`` excludes the stop token. ``n_kept`` <= ``n_gen``: how many of the generated tokens are wholly visible
-    (fewer only when a stop string cut the reply). ``ttft_us`` counts from submit to the first token, 0 without one.
+    (fewer only when a stop string cut the reply). ``ttft_us`` counts from submit to the first token, 0 without one;
+    ``gen_us`` from the first token to the last (n_gen - 1 intervals). A ``warm`` request ends with reason length.
     ``chain`` is the chain that was donated, None without one. ``error`` is a sentence when the reason is ``error``.
     """
 

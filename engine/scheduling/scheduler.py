@@ -49,7 +49,7 @@ class Scheduler:
         max_streams: int = 8,
         max_queue: int = 64,
         chunk: int = 128,
-        pace: float | None = 2.0,
+        pace: float | None = 1.5,
         text_factory: TextFactory = NoText,
         share_in_flight: bool = True,
         clock: Callable[[], float] = time.perf_counter,

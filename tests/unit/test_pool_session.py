@@ -50,6 +50,9 @@ def test_the_context_bounds_a_session() -> None:
             session.reserve(1)
     with pytest.raises(SessionError):
         Session(pool, n_ctx=0)
+    pool.close()
+    with pytest.raises(SessionError):
+        Session(pool, n_ctx=6)
 
 
 def test_only_reserved_positions_can_be_evaluated() -> None:
