@@ -23,10 +23,13 @@ class Asks(Protocol):
 
 
 class Bridge(Asks, Protocol):
-    """An ``Asks`` that also tells of every step and every change of the engine's state."""
+    """An ``Asks`` that also tells of every step, every finished reply and every change of the engine's state."""
 
     @property
     def step(self) -> SignalInstance: ...
+
+    @property
+    def finished(self) -> SignalInstance: ...
 
     @property
     def state(self) -> SignalInstance: ...

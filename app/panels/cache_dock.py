@@ -21,7 +21,7 @@ from app.panels.snapshot_feed import SnapshotFeed
 from app.panels.words import books_sentence, count, release_result, size
 from app.text import tr
 from engine.port import ChainInfo, EngineState, Prepared, ReleaseReport, Snapshot, Turn
-from engine.scheduling.events import Finished
+from engine.scheduling.events import Finished, StepReport
 
 _AGES_MS = 10_000
 
@@ -65,6 +65,7 @@ class CacheDock(QDockWidget):
         self._ages.setInterval(_AGES_MS)
         self._connect()
         self._clear()
+        self.view.show_evictions()
 
     def _connect(self) -> None:
         view = self.view
@@ -72,6 +73,8 @@ class CacheDock(QDockWidget):
         self.feed.unavailable.connect(self._clear)
         self._bridge.step.connect(self.feed.mark)
         self._bridge.state.connect(self.feed.on_state)
+        self._bridge.step.connect(self._on_step)
+        self._bridge.finished.connect(self._on_finished)
         self._bridge.state.connect(self._on_state)
         self._ages.timeout.connect(self.feed.mark)
         view.pages.clicked.connect(self._on_page)
@@ -142,6 +145,18 @@ class CacheDock(QDockWidget):
     def _on_state(self, state: EngineState) -> None:
         if state.stage == "ready" and state.model is not None:
             self._previewed = ()
+            self.view.ledger.clear()
+            self.view.show_evictions()
+
+    def _on_step(self, report: StepReport) -> None:
+        if report.evictions:
+            self.view.ledger.add(report.evictions)
+            self.view.show_evictions()
+
+    def _on_finished(self, finished: Finished) -> None:
+        if finished.miss is not None and finished.miss.cause == "evicted":
+            self.view.ledger.regret(finished)
+            self.view.show_evictions()
 
     def _clear(self) -> None:
         """There is no model, so there is nothing to show."""

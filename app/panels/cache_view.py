@@ -8,9 +8,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.itemmodels.chain_model import ChainModel
+from app.itemmodels.eviction_model import EvictionModel
 from app.panels.asks import Asks
 from app.panels.chain_card import ChainCard
 from app.panels.chain_list import ChainList
+from app.panels.eviction_list import EvictionList
 from app.panels.page_legend import PageLegend
 from app.panels.page_map import PageMap
 from app.panels.parts import SectionHeader, label
@@ -52,6 +54,9 @@ class CacheView(QScrollArea):
         self.model = ChainModel(self, chat_title=chat_title)
         self.chains = ChainList(self.model)
         self.chains.setMinimumHeight(188)
+        self.evictions_header = SectionHeader(tr("Evictions"))
+        self.ledger = EvictionModel(self, chat_title=chat_title)
+        self.evictions = EvictionList(self.ledger)
         self.legend = PageLegend()
         self.filler = QWidget()
         self.setWidget(self._stack())
@@ -72,6 +77,8 @@ class CacheView(QScrollArea):
         column.addWidget(self.chains_header)
         column.addWidget(self.chains, 1)
         column.addWidget(self.filler, 1)
+        column.addWidget(self.evictions_header)
+        column.addWidget(self.evictions)
         return inner
 
     def show_folded(self) -> None:
@@ -94,6 +101,14 @@ class CacheView(QScrollArea):
         top = part.y()
         for y in (top + part.height() + 8, top - 8):
             self.ensureVisible(0, y, 0, 0)
+
+    def show_evictions(self) -> None:
+        """Show the ledger once something was evicted."""
+        n = self.ledger.rowCount()
+        self.evictions_header.setVisible(n > 0)
+        self.evictions.setVisible(n > 0)
+        regretted = self.ledger.n_regretted
+        self.evictions_header.figures.setText(tr("{n:,} asked for again", n=regretted) if regretted else "")
 
     def show_stored(self, n_chains: int, *, model: bool = True) -> None:
         """Show the tree and the list, or the hint that nothing is stored; without a model only the hint."""

@@ -2,62 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QMenu,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QTableView,
-    QWidget,
-)
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QMenu, QTableView, QWidget
 
 from app.itemmodels.chain_model import AGE, CHAT, HITS, LABEL, PAGES, TOKENS, ChainModel, ChainRole
+from app.panels.two_lines import TwoLines, set_up
 from app.text import tr
-from app.theme import Theme, icon, pixmap
+from app.theme import Theme, icon
 from engine.port import ChainInfo
 
-_ROW = 40
 
-
-class _TwoLines(QStyledItemDelegate):
-    """Paints a chain's label over its chat, with a pin where it is pinned."""
-
-    def paint(
-        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
-    ) -> None:
-        chain: ChainInfo = index.data(ChainRole)
-        self.initStyleOption(option, index)
-        title = option.text
-        option.text = ""
-        style = option.widget.style()
-        style.drawControl(QStyle.ControlElement.CE_ItemViewItem, option, painter, option.widget)
-        theme = Theme.current()
-        box = option.rect.adjusted(6, 4, -4, -4)
-        half = box.height() // 2
-        painter.save()
-        upper = QRect(box.left(), box.top(), box.width(), half)
-        if chain.pinned:
-            ratio = painter.device().devicePixelRatioF()
-            painter.drawPixmap(upper.left(), upper.top() + (half - 12) // 2, pixmap("pin", "pinned", 12, ratio))
-            upper.adjust(16, 0, 0, 0)
-        _line(painter, upper, title, theme.font("body"), "text")
-        chat = index.model().index(index.row(), CHAT).data()
-        _line(painter, QRect(box.left(), box.top() + half, box.width(), half), chat, theme.font("caption"), "muted")
-        painter.restore()
-
-    def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
-        return QSize(120, _ROW)
-
-
-def _line(painter: QPainter, box: QRect, text: str, font: QFont, token: str) -> None:
-    painter.setFont(font)
-    painter.setPen(Theme.current().color(token))
-    shown = QFontMetrics(font).elidedText(text, Qt.TextElideMode.ElideRight, box.width())
-    painter.drawText(box, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+def _details(index: QModelIndex | QPersistentModelIndex) -> tuple[str, tuple[str, str] | None]:
+    chain: ChainInfo = index.data(ChainRole)
+    return index.model().index(index.row(), CHAT).data(), ("pin", "pinned") if chain.pinned else None
 
 
 class ChainList(QTableView):
@@ -81,24 +39,10 @@ class ChainList(QTableView):
         self.setModel(model)
         self.setAccessibleName(tr("Chains of the prefix cache"))
         self.setAccessibleDescription(tr("Enter shows the chat, Delete releases, P pins"))
-        self._delegate = _TwoLines(self)
+        self._delegate = TwoLines(_details, self)
         self.setItemDelegateForColumn(LABEL, self._delegate)
         self.setColumnHidden(CHAT, True)
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setShowGrid(False)
-        self.setWordWrap(False)
-        self.setTabKeyNavigation(False)
-        self.verticalHeader().hide()
-        self.verticalHeader().setDefaultSectionSize(_ROW)
-        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        header = self.horizontalHeader()
-        header.setMinimumSectionSize(32)
-        header.setHighlightSections(False)
-        header.setSectionResizeMode(LABEL, QHeaderView.ResizeMode.Stretch)
-        for column, width in ((TOKENS, 54), (PAGES, 46), (HITS, 36), (AGE, 52)):
-            header.setSectionResizeMode(column, QHeaderView.ResizeMode.Fixed)
-            header.resizeSection(column, width)
+        set_up(self, {TOKENS: 54, PAGES: 46, HITS: 36, AGE: 52})
         self.setSortingEnabled(True)
         self.sortByColumn(AGE, Qt.SortOrder.AscendingOrder)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)

@@ -64,7 +64,7 @@ def explain(
     miss, n_cached, n_prompt = finished.miss, finished.n_cached, finished.n_prompt
     note = part_note(n_prompt, page_rows)
     if miss is None or miss.cause == "partial_page":
-        return _partial(n_cached, n_prompt, note, page_rows)
+        return _partial(miss, n_cached, n_prompt, note, page_rows)
     if miss.cause == "evicted":
         return Explanation(_evicted_cause(miss, chat_title), _from_on(miss.position, n_prompt), note)
     if miss.cause == "other_model":
@@ -80,7 +80,16 @@ def explain(
     return Explanation(cause, sentence, note, common, stored, prompt)
 
 
-def _partial(n_cached: int, n_prompt: int, note: str, page_rows: int) -> Explanation:
+def _partial(miss: Miss | None, n_cached: int, n_prompt: int, note: str, page_rows: int) -> Explanation:
+    if miss is not None and miss.chain_label:
+        sentence = tr(
+            "The chain “{label}” ends inside the page that begins at token {next:,}; only whole pages of {page} are"
+            " shared.",
+            label=shorten(miss.chain_label, 40),
+            next=miss.position + 1,
+            page=count(page_rows, "token"),
+        )
+        return Explanation(tr("Part of a page"), sentence, note)
     sentence = tr(
         "Everything that could be reused was: {cached:,} of {prompt}. Only whole pages of {page} are shared, and the"
         " last token is always computed.",
@@ -92,12 +101,12 @@ def _partial(n_cached: int, n_prompt: int, note: str, page_rows: int) -> Explana
 
 
 def _evicted_cause(miss: Miss, chat_title: Callable[[str], str]) -> str:
-    """The brief cause, as far as time and beneficiary are known."""
+    """The brief cause. What went for nobody's sake was released by hand."""
     chat = chat_title(miss.evicted_for) if miss.evicted_for else ""
     if miss.evicted_at and chat:
         return tr("Evicted at {time} to make room for {chat}", time=clock(miss.evicted_at), chat=chat)
     if miss.evicted_at:
-        return tr("Evicted at {time}", time=clock(miss.evicted_at))
+        return tr("Released at {time}", time=clock(miss.evicted_at))
     return tr("Evicted to make room for {chat}", chat=chat) if chat else tr("Evicted")
 
 

@@ -15,7 +15,7 @@ from app.panels.page_tip import page_html
 from app.theme import Theme
 from engine.errors import UnknownChainError
 from engine.port import EngineState, Prepared, Span, Turn
-from engine.scheduling.events import Finished, Miss, PoolCounts
+from engine.scheduling.events import Eviction, Finished, Miss, PoolCounts
 from tests.gui.fakes_panels import FakeBridge, FakePort, big_scene, report, scene
 
 
@@ -264,6 +264,20 @@ def test_why_not_all_shows_cause_and_both_texts(bench, qtbot):
     assert why.note.text() == "The last 11 tokens fill only part of a page."
     assert why.header.figures.text() == "Invoice mail, last reply"
     assert bench.dock.selected_chain == 1
+
+
+def test_evictions_appear_and_are_marked_when_regretted(bench):
+    assert not bench.view.evictions.isVisible()
+    gone = Eviction(5000.0, 3, "turn 1", "Trip to Porto", 12, 300.0, 120.0, 2, "Invoice email")
+    bench.bridge.step.emit(report(1, evictions=(gone,)))
+    assert bench.view.evictions.isVisible()
+    assert bench.view.evictions_header.figures.text() == ""
+    again = Miss("evicted", 0, chain=3, evicted_at=5000.0, evicted_for="Invoice email")
+    bench.bridge.finished.emit(Finished(1, "stop", 100, 0, 5, 0, 0, 0, miss=again))
+    assert bench.view.evictions_header.figures.text() == "1 asked for again"
+    bench.view.evictions.grab()
+    bench.bridge.state.emit(EngineState("ready", model=object()))
+    assert not bench.view.evictions.isVisible()
 
 
 def test_hidden_it_asks_for_nothing(qtbot, installed_theme):

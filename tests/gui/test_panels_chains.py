@@ -9,7 +9,10 @@ from PySide6.QtCore import QPersistentModelIndex, Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
 from app.itemmodels.chain_model import AGE, CHAT, HITS, LABEL, PAGES, TOKENS, ChainModel, ChainRole
+from app.itemmodels.eviction_model import KEPT, EvictionModel, RegretRole, SubtitleRole
 from app.panels.chain_list import ChainList
+from app.panels.words import clock
+from engine.scheduling.events import Eviction, Finished, Miss
 from tests.gui.fakes_panels import NOW, big_scene, scene
 
 
@@ -99,3 +102,51 @@ def test_the_menu_offers_what_can_be_done(model, qtbot):
         menu.actions()[1].trigger()
     assert asked.args == [5, False]
     menu.deleteLater()
+
+
+def evicted(chain: int, at: float, pages: int = 1, whom: str = "b") -> Eviction:
+    return Eviction(at, chain, f"turn {chain}", "a", pages, 600.0, 90.0, 2, whom)
+
+
+def missed(at: float | None, chain: int | None) -> Finished:
+    return Finished(1, "stop", 100, 0, 5, 0, 0, 0, miss=Miss("evicted", 0, chain=chain, evicted_at=at))
+
+
+@pytest.fixture
+def ledger(qapp):
+    made = EvictionModel(chat_title={"a": "Chat A", "b": "Chat B", "": ""}.__getitem__)
+    tester = QAbstractItemModelTester(made, QAbstractItemModelTester.FailureReportingMode.Fatal)
+    yield made
+    tester.deleteLater()
+    made.deleteLater()
+
+
+def test_the_ledger_tells_victim_beneficiary_and_idle_time(ledger):
+    ledger.add([evicted(1, NOW), evicted(2, NOW + 1, pages=12, whom="")])
+    first = [ledger.index(0, column).data() for column in range(4)]
+    assert first == ["Chat A · turn 2", "12", "1 min", clock(NOW + 1)]
+    assert [ledger.index(row, 0).data(SubtitleRole) for row in range(2)] == ["for want of room", "for Chat B"]
+    said = ledger.index(1, 0).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert said == f"Chat A · turn 1: 1 page evicted at {clock(NOW)} for Chat B; 10 min old, idle for 1 min, 2 hits"
+
+
+def test_evictions_in_quick_succession_are_one_row_and_all_can_be_regretted(ledger):
+    ledger.add([evicted(1, NOW), evicted(1, NOW + 2), evicted(1, NOW + 4, pages=3)])
+    assert ledger.rowCount() == 1
+    assert ledger.index(0, 1).data() == "5"
+    ledger.add([evicted(1, NOW + 90)])
+    assert ledger.rowCount() == 2
+    ledger.regret(missed(NOW + 2, 9))
+    ledger.regret(missed(None, 1))
+    assert ledger.n_regretted == 0
+    ledger.regret(missed(NOW + 2, 1))
+    assert [ledger.index(row, 0).data(RegretRole) for row in range(2)] == [False, True]
+    assert ledger.index(1, 0).data(SubtitleRole) == "for Chat B, asked for again"
+
+
+def test_the_ledger_forgets_the_oldest(ledger):
+    ledger.add([evicted(i, NOW + i) for i in range(KEPT + 50)])
+    assert ledger.rowCount() == KEPT
+    assert ledger.index(KEPT - 1, 0).data() == "Chat A · turn 50"
+    ledger.clear()
+    assert ledger.rowCount() == 0

@@ -100,6 +100,10 @@ def test_the_other_causes():
     assert found.cause == f"Evicted at {words.clock(NOW)} to make room for Chat B"
     assert found.sentence.startswith("The first 96 tokens were still there; from token 97 on")
     assert explain(finished(Miss("evicted", 0)), None, ()).cause == "Evicted"
+    by_hand = explain(finished(Miss("evicted", 0, evicted_at=NOW)), None, ())
+    assert by_hand.cause == f"Released at {words.clock(NOW)}"
+    tail = explain(finished(Miss("partial_page", 144, 150, 3, "turn 2")), None, ())
+    assert tail.sentence.startswith("The chain “turn 2” ends inside the page that begins at token 145;")
     never = explain(finished(Miss("never_stored", 0), 40, 0), None, ())
     assert (never.cause, never.sentence) == ("Never stored", "Nothing in the cache begins like this prompt.")
     assert explain(finished(Miss("never_stored", 32)), None, ()).sentence.startswith("The first 32 tokens match;")
