@@ -156,11 +156,10 @@ class ReplyTracker(QObject):
         self._by_chat.pop(chat, None)
 
     def forget(self, chat: str) -> None:
-        """Stop, and want to hear no more of it (the chat is deleted)."""
-        self.stop(chat)
+        """Stop, keep what is written, and want to hear no more of it (the chat is deleted, perhaps not for long)."""
         for live in [live for live in self._live.values() if live.chat == chat]:
-            del self._live[live.stream]
-        self._by_chat.pop(chat, None)
+            self._bridge.port.cancel(live.stream)
+            self._settle(live, "stopped")
 
     def flush(self) -> None:
         """Hand on all text and progress that came since the last frame."""
