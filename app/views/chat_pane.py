@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollBar, QVBoxLayout, QWidget
 
 from app.engine_thread import EngineBridge
@@ -68,6 +68,10 @@ class ChatPane(QWidget):
         self._follow_reply()
         self._show_context(None)
 
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._follow_reply()
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Keys that no part of the chat took: Esc stops, a page key scrolls, and typing goes to the composer."""
         match event.key():
@@ -114,6 +118,8 @@ class ChatPane(QWidget):
     def _follow_reply(self) -> None:
         live = self._controller.live(self.chat)
         self.composer.set_streaming(live is not None)
+        if live is not None and not self.isVisible():
+            return
         self._show_context(None)
         if live is None and self.composer.text.strip():
             self._ask_forecast(self.composer.text)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtGui import QPalette, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QToolButton, QWidget
 
 from app.engine_thread import EngineBridge
 from app.state.chat_controller import ChatController
 from app.state.document import Message
 from app.text import tr
-from app.theme import icon
+from app.theme import Theme, icon
 from app.views.bubble import BubbleView
 from app.views.parts import label
 from app.views.reply import ReplyView
@@ -59,12 +59,16 @@ class ChatView(QScrollArea):
         self._placing = False
         self._stale = True
         self._changed: set[str] = set()
+        self._heights: dict[str, tuple[int, int]] = {}
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setAccessibleName(tr("Messages"))
         self._column = QWidget()
-        self._column.setProperty("surface", "clear")
+        # Opaque, so that scrolling moves pixels instead of painting everything anew.
+        self._column.setAutoFillBackground(True)
+        self._take_colors()
+        Theme.current().changed.connect(self._take_colors)
         self._welcome = Welcome(self._column)
         self._dropped = label(
             tr("The messages above are not sent any more: the context was full."), "caption", self._column
@@ -110,13 +114,15 @@ class ChatView(QScrollArea):
         self._placing = True
         kept = self._controller.conversation(self.chat).first_kept
         self._dropped.setVisible(kept in self.views and kept != next(iter(self.views)))
-        for view in self.views.values():
-            if view.message.id == kept and not self._dropped.isHidden():
+        for key, view in self.views.items():
+            if key == kept and not self._dropped.isHidden():
                 self._dropped.setGeometry(left, y, inner, self._dropped.sizeHint().height())
                 y += self._dropped.sizeHint().height() + GAP
-            height = view.height_for(inner)
-            view.setGeometry(left, y, inner, height)
-            y += height + GAP
+            known = self._heights.get(key)
+            if known is None or known[0] != inner:
+                known = self._heights[key] = (inner, view.height_for(inner))
+            view.setGeometry(left, y, inner, known[1])
+            y += known[1] + GAP
         height = max(y, self.viewport().height())
         self._column.resize(width, height)
         self._welcome.setGeometry(left, 0, inner, self.viewport().height())
@@ -161,6 +167,7 @@ class ChatView(QScrollArea):
             view.hide()
             view.deleteLater()
         self.views.clear()
+        self._heights.clear()
         self._stale = False
         for message in self._controller.conversation(self.chat).path():
             self._add(message)
@@ -187,7 +194,7 @@ class ChatView(QScrollArea):
             self._show_state(reply)
 
     def _take_view(self, view: MessageView) -> None:
-        view.height_changed.connect(self._place_later)
+        view.height_changed.connect(lambda: self._place_later(view))
         view.link_clicked.connect(self.link_clicked)
         view.selecting.connect(lambda: self.clear_other_selections(view))
         view.version_asked.connect(lambda key, step: self._controller.show_version(self.chat, key, step))
@@ -202,7 +209,8 @@ class ChatView(QScrollArea):
         is_last = last is not None and last.id == view.message.id
         view.show_state(mine, self._bridge.engine_state, conversation.siblings(view.message.id), is_last)
 
-    def _place_later(self) -> None:
+    def _place_later(self, view: MessageView) -> None:
+        self._heights.pop(view.message.id, None)
         if not self._placing and not self._later.isActive():
             self._later.start(0)
 
@@ -265,6 +273,11 @@ class ChatView(QScrollArea):
         self._follow = bar.sliderPosition() >= bar.maximum() - NEAR_END
         self._place_end_button()
         self.scrolled.emit()
+
+    def _take_colors(self) -> None:
+        palette = self._column.palette()
+        palette.setColor(QPalette.ColorRole.Window, Theme.current().color("background"))
+        self._column.setPalette(palette)
 
     def _make_end_button(self) -> QToolButton:
         button = QToolButton(self)

@@ -134,7 +134,8 @@ class Composer(QFrame):
         self._timer.setInterval(FORECAST_MS)
         self._timer.timeout.connect(lambda: self.draft_changed.emit(self.text))
         self.setFocusProxy(self.input)
-        self.set_streaming(False)
+        self.stop.hide()
+        self._label_send()
 
     @property
     def text(self) -> str:
@@ -153,6 +154,8 @@ class Composer(QFrame):
 
     def set_streaming(self, on: bool) -> None:
         """A reply is being written; when it ends, text that waits is sent."""
+        if on == self._streaming:
+            return
         self._streaming = on
         self.stop.setVisible(on)
         if not on and self._waiting:
