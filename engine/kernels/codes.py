@@ -139,6 +139,27 @@ def dot_codes(context, dots, fmt, first, last, codes, base, stride):
     return dots(dots, fmt, first, last, types.int64, types.int64, types.int64), generate
 
 
+@intrinsic(prefer_literal=True)
+def dot_high_codes(context, dots, fmt, first, last, codes, base, stride):
+    """As ``dot_codes`` for the high digits of activations with outliers: the sum counts 128 times."""
+    if not _literal(fmt, first, last):
+        return None
+    kind = FORMATS[fmt.literal_value]
+
+    def generate(context, b, sig, values):
+        block, _, _, _, group, activations, step = values
+        high = ir.Constant(block.type, None)
+        for v in range(first.literal_value, last.literal_value):
+            weights = emit_codes(b, kind, group, v)
+            high = emit_dot_columns(b, dots.count, high, weights, _at(b, activations, 4 * v), step, kind.wide)
+        for column in range(dots.count):
+            total = b.shl(b.extract_value(high, column), constant(V_I32, 7))
+            block = b.insert_value(block, b.add(b.extract_value(block, column), total), column)
+        return block
+
+    return dots(dots, fmt, first, last, types.int64, types.int64, types.int64), generate
+
+
 def _widened(b, where, signed):
     part = load(b, where, _BYTES16, 1)
     return b.sitofp(b.sext(part, V_I32), V_F32) if signed else b.uitofp(b.zext(part, V_I32), V_F32)

@@ -79,6 +79,19 @@ def offset_dots(context, m, base, stride, shift):
     return types.UniTuple(i32x16, count)(m, types.int64, types.int64, shift), generate
 
 
+@intrinsic
+def any_column(context, acc, base, stride):
+    """The int32 at each of the columns that ``acc`` has, combined by or."""
+
+    def generate(context, b, sig, values):
+        total = ir.Constant(WORD, 0)
+        for column in range(acc.count):
+            total = b.or_(total, load(b, _offset(b, values[1], values[2], column), WORD, 4))
+        return b.zext(total, LONG)
+
+    return types.int64(acc, types.int64, types.int64), generate
+
+
 def emit_dot_columns(b, count, dots, codes, base, stride, wide):
     """dots[c] += Σ of 4 neighbouring products: 64 unsigned bytes × 4 signed bytes at each column, for all 16 lanes.
 

@@ -11,10 +11,12 @@ C_ROWS, C_WANTED, C_TOKENS, C_POSITIONS, C_OWNERS, C_TABLES, C_MEMORY, C_PAGE_BY
 C_ATTEND_ITEMS, C_ATTEND_BLOCKS, C_ATTEND_LIST, C_THREADS, C_SPLIT = range(9, 14)
 CONTEXT_WORDS = 32
 
-# Activations of one row quantized for integer products: a record of 64 bytes per group of 32 columns.
+# Activations of one row quantized for integer products: a record of 64 bytes per group of 32 columns, then as many
+# bytes again for the high digits of groups with outliers (32 int8 in each 64 bytes).
 Q_BYTES = 64
-Q_SCALE, Q_SUM, Q_NEGATIVE, Q_NEGATIVE_HALVES = 32, 36, 40, 44
-"""Offsets after the 32 int8 codes: float32 scale, float32 scale * Σ codes, int32 -Σ codes, and that by half groups."""
+Q_SCALE, Q_SUM, Q_NEGATIVE, Q_NEGATIVE_HALVES, Q_OUTLIERS = 32, 36, 40, 44, 52
+"""Offsets after the 32 int8 codes: float32 scale, float32 scale * Σ codes, int32 -Σ codes, that by half groups, and
+int32 1 if the group has high digits: code = low + 128 * high."""
 
 # Matmul.
 M_WEIGHTS, M_BLOCK_BYTES, M_GROUPS, M_X, M_X_STRIDE, M_OUT, M_BIAS, M_OUTPUTS, M_SCALE, M_ADD, M_TILES, M_ROWS = range(

@@ -373,8 +373,8 @@ class _Lowering:
 
 
 def _record_stride(width: int) -> int:
-    """Bytes of a quantized row."""
-    return width // GROUP * layout.Q_BYTES
+    """Bytes of a quantized row: the records and the high digits."""
+    return width // GROUP * layout.Q_BYTES * 2
 
 
 def dequantized(tensor: Tensor) -> np.ndarray:

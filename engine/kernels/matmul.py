@@ -7,9 +7,10 @@ multiply-add each: a column's result does not depend on which others are compute
 
 from __future__ import annotations
 
-from engine.kernels.codes import add_minima, dot_codes, group_scale
+from engine.kernels.codes import add_minima, dot_codes, dot_high_codes, group_scale
 from engine.kernels.columns import (
     add_from_rows,
+    any_column,
     finish_part_rows,
     fma_rows,
     load_rows,
@@ -41,6 +42,7 @@ from engine.kernels.layout import (
     Q_BYTES,
     Q_NEGATIVE,
     Q_NEGATIVE_HALVES,
+    Q_OUTLIERS,
     Q_SCALE,
 )
 from engine.kernels.simd import get, get_f, load_f, splat_f
@@ -74,6 +76,7 @@ def _whole_tile(fmt: Format, m: int) -> Kernel:
 
     def tile(args, first, begin, end, scratch):
         stride = get(args, M_X_STRIDE)
+        high = Q_BYTES * get(args, M_GROUPS)
         for block in range(begin, end):
             codes = get(args, M_WEIGHTS) + block * get(args, M_BLOCK_BYTES)
             scales = codes + get(args, M_SCALES_AT)
@@ -85,6 +88,8 @@ def _whole_tile(fmt: Format, m: int) -> Kernel:
                 for _ in range(share):
                     dots = offset_dots(m, x + Q_NEGATIVE, stride, shift)
                     dots = dot_codes(dots, index, 0, 8, codes, x, stride)
+                    if any_column(dots, x + Q_OUTLIERS, stride) != 0:
+                        dots = dot_high_codes(dots, index, 0, 8, codes, x + high, stride)
                     acc = scale_dots(acc, dots, group_scale(index, 0, top, scales), x + Q_SCALE, stride)
                     acc = add_minima(acc, index, 0, top, scales, x, stride)
                     codes += code_bytes
@@ -102,6 +107,7 @@ def _halves_tile(fmt: Format, m: int) -> Kernel:
 
     def tile(args, first, begin, end, scratch):
         stride = get(args, M_X_STRIDE)
+        high = Q_BYTES * get(args, M_GROUPS)
         for block in range(begin, end):
             codes = get(args, M_WEIGHTS) + block * get(args, M_BLOCK_BYTES)
             scales = codes + get(args, M_SCALES_AT)
@@ -113,10 +119,14 @@ def _halves_tile(fmt: Format, m: int) -> Kernel:
                 for _ in range(SUPER):
                     dots = offset_dots(m, x + Q_NEGATIVE_HALVES, stride, shift)
                     dots = dot_codes(dots, index, 0, 4, codes, x, stride)
+                    if any_column(dots, x + Q_OUTLIERS, stride) != 0:
+                        dots = dot_high_codes(dots, index, 0, 4, codes, x + high, stride)
                     acc = scale_dots(acc, dots, group_scale(index, 0, top, scales), x + Q_SCALE, stride)
                     acc = add_minima(acc, index, 0, top, scales, x, stride)
                     dots = offset_dots(m, x + Q_NEGATIVE_HALVES + 4, stride, shift)
                     dots = dot_codes(dots, index, 4, 8, codes, x, stride)
+                    if any_column(dots, x + Q_OUTLIERS, stride) != 0:
+                        dots = dot_high_codes(dots, index, 4, 8, codes, x + high, stride)
                     acc = scale_dots(acc, dots, group_scale(index, 1, top, scales), x + Q_SCALE, stride)
                     acc = add_minima(acc, index, 1, top, scales, x, stride)
                     codes += code_bytes

@@ -354,6 +354,12 @@ def fma(b, x, y, z):
     return emit_fma(b, x, y, z)
 
 
+@primitive(i32x16, i32x16, i32x16)
+def shift_signed(b, x, n):
+    """x >> n with the sign kept."""
+    return b.ashr(x, n)
+
+
 @primitive(f32x16, i32x16)
 def to_float(b, x):
     """int32 to float32, rounded to nearest even."""
