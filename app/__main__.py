@@ -9,18 +9,21 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSettings, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
 from app import crash, logs
 from app.engine_thread import EngineBridge, PortFactory
 from app.main_window import MainWindow
+from app.settings.keeper import SettingsKeeper
+from app.settings.values import Settings
 from app.state.chat_controller import ChatController
 from app.state.frame_clock import FrameClock
 from app.state.model_opener import ModelOpener
-from app.state.store import ChatStore, MemoryStore
+from app.state.sqlite_open import open_store
+from app.state.store import ChatStore
 from app.text import tr
-from app.theme import Theme, ThemeMode
+from app.theme import Theme
 from engine.catalog import data_dir
 from engine.hosting.bundle import Bundle, LoadProgress
 from engine.loop import EngineLoop
@@ -45,9 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     app.setApplicationName("kvscope")
     app.setApplicationDisplayName("KVScope")
     app.setDesktopFileName("kvscope")
-    settings = QSettings(str(data_dir() / "window.ini"), QSettings.Format.IniFormat)
-    Theme.install(app, _mode(settings))
-    running = Application(_engine, MemoryStore(), settings)
+    settings = SettingsKeeper(data_dir())
+    Theme.install(app, settings.value.theme)
+    voice = StoreVoice()
+    store, notice = open_store(data_dir(), voice.said.emit)
+    running = Application(_engine, store, settings)
+    voice.said.connect(lambda sentence: running.window.notices.say("store", sentence))
+    running.window.notices.say("store", notice)
     _end_on_signals(app)
     running.show(arguments.model)
     code = app.exec()
@@ -61,22 +68,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+class StoreVoice(QObject):
+    """Carries what the chats' own thread has to say to the window.
+
+    Signals:
+        said: (sentence) about saving, "" when all is well again.
+    """
+
+    said = Signal(str)
+
+
 class Application:
     """The objects of one run, in the order in which they depend on each other."""
 
-    def __init__(self, make_port: PortFactory, store: ChatStore, settings: QSettings) -> None:
+    def __init__(self, make_port: PortFactory, store: ChatStore, settings: SettingsKeeper) -> None:
         self.store = store
+        self.settings = settings
         self.bridge = EngineBridge(make_port)
         self.clock = FrameClock()
         self.controller = ChatController(self.bridge, store, self.clock)
         self.opener = ModelOpener(self.bridge)
         self.window = MainWindow(self.bridge, self.controller, self.opener, settings)
+        settings.changed.connect(self._on_settings)
+        settings.failed.connect(self.window.toast.say)
 
     def show(self, model: str | None = None) -> None:
         """Show the window, then start the engine and open ``model`` (None: the default one)."""
         self.bridge.start()
         self.window.show()
         QTimer.singleShot(0, lambda: self.opener.open(model))
+
+    def _on_settings(self, before: Settings) -> None:
+        Theme.current().set_mode(self.settings.value.theme)
 
     def close(self) -> bool:
         """End everything in order; False when the engine did not end in time."""
@@ -105,12 +128,6 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("model", nargs="?", help=tr("a GGUF file or a known model; without it the default model"))
     parser.add_argument("--self-test", action="store_true", help=tr("check this installation and say how it went"))
     return parser.parse_args(argv)
-
-
-def _mode(settings: QSettings) -> ThemeMode:
-    saved = settings.value("theme")
-    modes: tuple[ThemeMode, ...] = ("light", "dark")
-    return next((mode for mode in modes if mode == saved), "system")
 
 
 def _end_on_signals(app: QApplication) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QByteArray, QSettings, Qt, QUrl
+from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QDockWidget, QFileDialog, QMainWindow, QMessageBox, QWidget
+from PySide6.QtWidgets import QDockWidget, QFileDialog, QMainWindow, QMessageBox, QVBoxLayout, QWidget
 
 from app.commands import Commands
 from app.engine_thread import EngineBridge
 from app.panels.cache_dock import CacheDock
 from app.panels.engine_dock import EngineDock
+from app.settings.keeper import SettingsKeeper
+from app.settings.window_layout import WindowLayout
 from app.state.chat_controller import ChatController
 from app.state.export import to_json, to_markdown
 from app.state.model_opener import ModelOpener
@@ -17,6 +19,7 @@ from app.text import tr
 from app.theme import Theme, ThemeMode
 from app.views.chat_pane import ChatPane
 from app.views.chat_settings import ChatSettingsDialog
+from app.views.notice import NoticeBar
 from app.views.sidebar import Sidebar
 from app.views.tab_area import TabArea
 from app.views.toast import Toast
@@ -27,19 +30,20 @@ class MainWindow(QMainWindow):
     """Chats on the left, tabs in the middle, the Cache dock right, the Engine dock below."""
 
     def __init__(
-        self, bridge: EngineBridge, controller: ChatController, opener: ModelOpener, settings: QSettings
+        self, bridge: EngineBridge, controller: ChatController, opener: ModelOpener, settings: SettingsKeeper
     ) -> None:
         super().__init__()
         self.bridge = bridge
         self.controller = controller
         self.opener = opener
-        self._settings = settings
+        self.settings = settings
         self.setWindowTitle("KVScope")
         self.setAcceptDrops(True)
         self.setDockOptions(QMainWindow.DockOption.AnimatedDocks | QMainWindow.DockOption.AllowNestedDocks)
         self.sidebar = Sidebar(controller, bridge)
         self.tabs = TabArea(controller, bridge)
-        self.setCentralWidget(self.tabs)
+        self.notices = NoticeBar()
+        self._place_centre()
         self.sidebar_dock = self._make_sidebar_dock()
         self.cache_dock = CacheDock(bridge, self, chat_title=controller.title)
         self.engine_dock = EngineDock(bridge, self, chat_title=controller.title)
@@ -49,6 +53,7 @@ class MainWindow(QMainWindow):
         self.commands.add(*window_commands(self, self.cache_dock, self.engine_dock))
         self.sidebar.set_menu(self.commands.menu(self))
         self._connect()
+        self._layout = WindowLayout(self, controller.store)
         self._restore()
 
     # Chats
@@ -127,8 +132,7 @@ class MainWindow(QMainWindow):
         """Go through: like the system, light, dark."""
         modes: tuple[ThemeMode, ...] = ("system", "light", "dark")
         mode = modes[(modes.index(Theme.current().mode) + 1) % 3]
-        Theme.current().set_mode(mode)
-        self._settings.setValue("theme", mode)
+        self.settings.change(theme=mode)
         words = {"system": tr("Colours follow the system."), "light": tr("Light colours."), "dark": tr("Dark colours.")}
         self.toast.say(words[mode])
 
@@ -252,6 +256,15 @@ class MainWindow(QMainWindow):
         dock.setWidget(self.sidebar)
         return dock
 
+    def _place_centre(self) -> None:
+        centre = QWidget()
+        box = QVBoxLayout(centre)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(self.notices)
+        box.addWidget(self.tabs, 1)
+        self.setCentralWidget(centre)
+
     def _place_docks(self) -> None:
         self.setCorner(Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.LeftDockWidgetArea)
         self.setCorner(Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.RightDockWidgetArea)
@@ -263,11 +276,7 @@ class MainWindow(QMainWindow):
 
     def _restore(self) -> None:
         self.resize(1440, 900)
-        geometry, state = self._settings.value("geometry"), self._settings.value("docks")
-        if isinstance(geometry, QByteArray):
-            self.restoreGeometry(geometry)
-        if isinstance(state, QByteArray):
-            self.restoreState(state)
+        self._layout.restore()
         known = {head.id for head in self.controller.heads()}
         self.tabs.restore(self.controller.store.workspace(), known)
         if not self.tabs.open_chats():
@@ -277,8 +286,7 @@ class MainWindow(QMainWindow):
         self.controller.store.save_workspace(self.tabs.workspace())
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        self._settings.setValue("geometry", self.saveGeometry())
-        self._settings.setValue("docks", self.saveState())
+        self._layout.end()
         self.tabs.save_views()
         self.controller.save()
         super().closeEvent(event)

@@ -35,7 +35,7 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What loading needs, in bytes: ``least`` with one full context, ``most`` with the whole pool; ``free`` is there."""
+    """Bytes that loading needs: ``least`` with one full context, ``most`` with the whole pool; ``free`` are there."""
 
     least: int
     most: int
@@ -77,7 +77,7 @@ def context_of(facts: ModelFacts, settings: EngineSettings) -> int:
 
 
 def pool_bytes_of(facts: ModelFacts, settings: EngineSettings, free: int) -> int:
-    """The pool budget that the model gets with these settings: by itself 65,536 tokens, at most a quarter of ``free``."""
+    """The pool that the model gets with these settings, in bytes (see ``LoadOptions``)."""
     if settings.pool_mb is not None:
         return settings.pool_mb * MB
     return min(DEFAULT_POOL_TOKENS * facts.kv_bytes_per_token, free // 4)
@@ -110,4 +110,3 @@ def fit_words(fit: Fit) -> str:
                 free=free,
             )
     return ""
-

@@ -40,8 +40,8 @@ class WindowLayout(QObject):
     def save(self) -> None:
         """Keep the arrangement of this moment."""
         self._timer.stop()
-        self._store.save_layout("window", self._window.saveGeometry().data())
-        self._store.save_layout("docks", self._window.saveState().data())
+        self._store.save_layout("window", bytes(self._window.saveGeometry().data()))
+        self._store.save_layout("docks", bytes(self._window.saveState().data()))
 
     def end(self) -> None:
         """Save, and watch no longer: what closing the window changes is no wish of the person."""

@@ -15,9 +15,10 @@ import pytest
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
-from PySide6.QtCore import QDeadlineTimer, QSettings, QThread
+from PySide6.QtCore import QDeadlineTimer, QThread
 from PySide6.QtWidgets import QApplication
 
+from app.settings.keeper import SettingsKeeper
 from app.state.store import ChatStore
 from app.theme import Theme
 from tests.gui.harness import Harness
@@ -81,8 +82,7 @@ def make_window(
     made: list[Harness] = []
 
     def make(store: ChatStore | None = None, *, ready: bool = True) -> Harness:
-        settings = QSettings(str(tmp_path / "window.ini"), QSettings.Format.IniFormat)
-        harness = Harness(qtbot, settings, store, ready=ready)
+        harness = Harness(qtbot, SettingsKeeper(tmp_path), store, ready=ready)
         made.append(harness)
         return harness
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import shiboken6
-from PySide6.QtCore import QCoreApplication, QEvent, QSettings, Qt
+from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtWidgets import QScrollBar
 
 from app.__main__ import Application
+from app.settings.keeper import SettingsKeeper
 from app.state.document import Message
 from app.state.store import ChatStore, MemoryStore
 from app.views.bubble import BubbleView
@@ -20,9 +21,10 @@ from tests.gui.fake_engine import FakeEngine
 class Harness:
     """Runs the application's own objects; ``engine`` plays the engine."""
 
-    def __init__(self, qtbot: Any, settings: QSettings, store: ChatStore | None, *, ready: bool) -> None:
+    def __init__(self, qtbot: Any, settings: SettingsKeeper, store: ChatStore | None, *, ready: bool) -> None:
         self.qtbot = qtbot
         self.store = store or MemoryStore()
+        self.settings = settings
         self.app = Application(FakeEngine, self.store, settings)
         self.window = self.app.window
         self.bridge = self.app.bridge
@@ -114,7 +116,7 @@ class Harness:
         self.closed = True
         self.window.close()
         ended = self.app.close()
-        for thing in (self.window, self.app.opener, self.controller, self.app.clock, self.bridge):
+        for thing in (self.window, self.app.opener, self.controller, self.app.clock, self.bridge, self.settings):
             thing.deleteLater()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
         assert not shiboken6.isValid(self.window)
