@@ -126,8 +126,7 @@ class EngineDock(QDockWidget):
         if state.stage in ("loading", "empty", "closed"):
             self.history.clear()
             self._shown_steps = -1
-        if state.stage != "ready":
-            self.now.setText(state_words(state))
+        self.now.setText(state_words(state))
 
     def set_mode(self, index: int) -> None:
         """Show steps in milliseconds, in rows of the batch, or over time (an index into ``MODES``)."""
@@ -218,7 +217,9 @@ class EngineDock(QDockWidget):
 
 
 def state_words(state: EngineState) -> str:
-    """A stage of the engine other than ready, in a few words."""
+    """A stage of the engine in a few words."""
+    if state.stage == "ready":
+        return tr("idle")
     if state.stage in ("compiling", "loading"):
         return tr(
             "{stage} {share:.0%} {detail}", stage=tr(state.stage), share=state.progress, detail=state.detail

@@ -122,10 +122,7 @@ def pool_words(series: Series | None, index: int) -> tuple[str, str, str, str]:
     if series is None or series.capacity[index] != series.capacity[index]:
         return ("", tr("referenced"), tr("cached"), tr("free"))
     referenced, cached, capacity = series.referenced[index], series.cached[index], series.capacity[index]
-    left = capacity - referenced - cached
-    free = tr("{n:,.0f} free of {capacity:,.0f}", n=left, capacity=capacity)
-    if index >= 0:
-        free = tr("{n:,.0f} free", n=left)
+    free = tr("{n:,.0f} free", n=capacity - referenced - cached)
     referenced_words = tr("{n:,.0f} referenced", n=referenced)
     return (_when(series, index), referenced_words, tr("{n:,.0f} cached", n=cached), free)
 

@@ -93,6 +93,7 @@ class TimePlot(pg.PlotWidget):
         self._cursor.hide()
         self._top = 1.0
         self._words = ("", "")
+        self.corner = ""
         self._range: tuple[float, float] | None = None
         Theme.current().changed.connect(self.recolor)
 
@@ -126,6 +127,7 @@ class TimePlot(pg.PlotWidget):
         below = QRectF(0, self.height() - AXIS + 3, self.width(), AXIS - 3)
         for words, side in zip(self._words, (Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight), strict=True):
             painter.drawText(below, side | Qt.AlignmentFlag.AlignVCenter, words)
+        painter.drawText(QRectF(0, _TOP + 1, self.width(), 16), Qt.AlignmentFlag.AlignLeft, self.corner)
         painter.restore()
 
     def column_at(self, x: float) -> int:
@@ -159,7 +161,10 @@ class TimePlot(pg.PlotWidget):
 
 
 class PoolPlot(TimePlot):
-    """Referenced and cached pages as a stack; the space above it up to the top line is free. Evictions are marked."""
+    """Referenced and cached pages as a stack; what is above it is free. Evictions are marked.
+
+    The top line is the pool's capacity, or less while only a small part of a large pool is in use.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(tr("Pool: referenced, cached and free pages over time"), parent)
@@ -188,14 +193,19 @@ class PoolPlot(TimePlot):
         """Paint a series; ``names`` turns an eviction's chat into the name that people see."""
         self.series = series
         known = np.flatnonzero(np.isfinite(series.capacity))
-        capacity = float(series.capacity[known].max()) if len(known) else 1.0
-        self.set_range(range_s, capacity)
+        capacity = float(series.capacity[known].max()) if len(known) else 0.0
+        used = (series.referenced + series.cached)[known]
+        top = pool_top(float(used.max(initial=0.0)), capacity)
+        self.set_range(range_s, top)
+        self.corner = ""
+        if capacity:
+            self.corner = tr("{n:,.0f} pages", n=top) if top >= capacity else tr("up to {n:,.0f} pages", n=top)
         times = self.times[known]
         self._referenced.set_data(times, series.referenced[known])
-        self._cached.set_data(times, (series.referenced + series.cached)[known])
+        self._cached.set_data(times, used)
         now = float(series.at[-1])
         at = np.repeat([e.at - now for e in evictions], 2)
-        self._marks.setData(at, np.tile([0.0, capacity], len(evictions)))
+        self._marks.setData(at, np.tile([0.0, top], len(evictions)))
         self._label.setVisible(bool(evictions))
         if evictions:
             last = evictions[-1]
@@ -203,7 +213,7 @@ class PoolPlot(TimePlot):
             whose = shorten(names.get(last.chat, last.chat) or last.label, 24)
             self._label.setText(tr("evict {n:,} · {chat}", n=last.pages, chat=whose))
             self._label.setAnchor((1, 0) if x > -range_s * 0.55 else (0, 0))
-            self._label.setPos(x, capacity)
+            self._label.setPos(x, top)
 
 
 class SpeedPlot(TimePlot):
@@ -229,8 +239,9 @@ class SpeedPlot(TimePlot):
         """Paint a series."""
         self.series = series
         self.speed = speed = smooth(series.tokens_per_s, max(1, round(1.0 / series.width_s)))
-        top = nice_top(float(speed.max(initial=0.0)))
+        top = nice_top(float(speed.max(initial=0.0)) * 1.1)
         self.set_range(range_s, top)
+        self.corner = tr("{n:,.0f} tok/s", n=top)
         self._tokens.set_data(self.times, speed)
         queue_top = max(4.0, float(series.queued.max(initial=0.0)))
         shown = bool(series.queued.any())
@@ -242,6 +253,12 @@ class SpeedPlot(TimePlot):
 def ago(seconds: float) -> str:
     """``−60 s``, ``−15 min``: the start of a range."""
     return tr("−{n:.0f} s", n=seconds) if seconds <= 60 else tr("−{n:.0f} min", n=seconds / 60)
+
+
+def pool_top(used: float, capacity: float) -> float:
+    """The axis end of the pool plot: capacity, or a round number well above what is used of a large pool."""
+    wanted = nice_top(max(16.0, used * 1.3))
+    return wanted if wanted < capacity * 0.6 else max(1.0, capacity)
 
 
 def smooth(values: np.ndarray, n: int) -> np.ndarray:

@@ -22,6 +22,8 @@ from app.theme import Theme
 from app.theme.tokens import Palette, mix
 
 COLUMN = 6
+_HEADROOM = 1.15
+"""Room above the tallest column for the words that stand there."""
 _TOP = 6
 _PREFILL_ROWS = 0.32
 """In the batch view a full prompt chunk takes this share of the height: its tokens have a scale of their own."""
@@ -212,8 +214,8 @@ def heights(recent: Recent, *, by_time: bool) -> tuple[np.ndarray, np.ndarray, f
     """Decode and prefill height of each step and the axis end, in microseconds or in rows of the batch."""
     if by_time:
         decode = np.maximum(recent.decode_us, 0.0)
-        prefill = np.maximum(recent.prefill_us, 0.0)
-        return decode, prefill, nice_top(float((decode + prefill).max(initial=0.0)))
+        prefill = np.where(recent.prefill_tokens > 0, np.maximum(recent.prefill_us, 0.0), 0.0)
+        return decode, prefill, nice_top(float((decode + prefill).max(initial=0.0)) * _HEADROOM)
     width = recent.width.astype(float)
     top = rows_top(float(width.max(initial=0.0)))
     chunk = max(128.0, float(recent.prefill_tokens.max(initial=0)))
@@ -227,7 +229,7 @@ def rows_top(width: float) -> float:
 
 def last_stall(recent: Recent, max_gap: int = 2) -> Stall | None:
     """The latest run of steps that read a prompt while streams were decoding."""
-    waiting = np.flatnonzero((recent.prefill_us > 0) & (recent.width > 0))
+    waiting = np.flatnonzero((recent.prefill_tokens > 0) & (recent.width > 0))
     if not len(waiting):
         return None
     breaks = np.flatnonzero(np.diff(waiting) > max_gap)

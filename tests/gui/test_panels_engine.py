@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QMainWindow
 from app.panels.engine_dock import EngineDock
 from app.panels.engine_view import pool_words, speed_words, step_words
 from app.panels.history import RANGES, StepHistory
-from app.panels.plots import nice_top, smooth
+from app.panels.plots import nice_top, pool_top, smooth
 from app.panels.ribbon import DIVERGED, Ribbon
 from app.panels.steps_plot import heights, last_stall, slot_colors
 from engine.port import EngineState
@@ -129,7 +129,7 @@ def test_the_header_and_the_values_of_now(dock, qtbot):
     play(dock)
     dock.show()
     qtbot.waitUntil(lambda: dock.view.pool.header.values[0] != "")
-    assert dock.view.pool.header.values == ("58 referenced", "87 cached", "119 free of 264")
+    assert dock.view.pool.header.values == ("58 referenced", "87 cached", "119 free")
     assert dock.view.steps.header.values[0] == "batch 4 · 8.2 ms"
     assert dock.now.text() == "4 decoding · queue 0 · 40 tok/s"
     assert dock.lamp.problem == ""
@@ -201,7 +201,7 @@ def test_free_is_what_is_left_up_to_the_capacity():
     history = StepHistory()
     history.append(report(1, at=NOW - 10, pool=PoolCounts(264, 100, 64, 100)))
     series = history.series(60, NOW)
-    assert pool_words(series, -1) == ("", "100 referenced", "64 cached", "100 free of 264")
+    assert pool_words(series, -1) == ("", "100 referenced", "64 cached", "100 free")
     assert np.isnan(series.capacity[0])
     assert pool_words(series, 0)[1] == "referenced"
     assert speed_words(series, series.tokens_per_s, 5)[0].startswith("−")
@@ -268,6 +268,10 @@ def test_a_stall_is_named_after_the_prompt_that_was_read():
     stall = last_stall(history.recent(20))
     assert (stall.first, stall.last, stall.reader) == (11, 13, 9)
     assert stall.prefill_us == 75 * 128
+    timed = StepHistory()
+    timed.append(report(1, at=NOW, width=2, prefill_us=40))
+    assert last_stall(timed.recent(5)) is None
+    assert heights(timed.recent(5), by_time=True)[1][0] == 0
     quiet = StepHistory()
     quiet.append(report(1, at=NOW, width=0, prefill=128))
     assert last_stall(quiet.recent(5)) is None
@@ -304,6 +308,9 @@ def test_another_model_starts_a_new_history(dock):
 
 def test_axis_ends_and_means():
     assert [nice_top(v) for v in (0, 0.9, 7, 31, 99, 214)] == [10, 1, 8, 40, 150, 300]
+    assert [pool_top(u, c) for u, c in ((0, 264), (15, 4096), (145, 264), (4000, 4096), (0, 0))] == [
+        20, 20, 264, 4096, 1,
+    ]  # fmt: skip
     assert list(smooth(np.array([4.0, 0, 0, 4]), 2)) == [2, 2, 0, 2]
 
 
