@@ -12,17 +12,15 @@ from typing import Any
 
 from engine.errors import TemplateError
 from engine.port import Span, Turn
-from engine.text import template as in_process
 from engine.text.marked import TEMPLATE
 from engine.text.prompt import assemble, ids_fit
-from engine.text.template import CHATML, Segment
-from engine.text.template_process import TemplateProcess
-from engine.text.thinking import MARKER_NAMES, markers_of, opens_reasoning
+from engine.text.template import Segment
+from engine.text.template_runner import TemplateRunner
+from engine.text.thinking import markers_of, opens_reasoning
 from engine.text.tokenizer import Tokenizer
 
 _REMEMBERED = 32
-_SIGNS = range(0xE000, 0xF900)
-"""Private characters; one that nobody used stands in a message for a moment (see ``_segments``)."""
+"""Prompts kept, so that a forecast, the prompt itself and the next turn's comparison render once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +55,8 @@ class ChatRenderer:
         self.tokenizer = tokenizer
         self.template = template
         self.thinking_markers = markers_of(template)
-        self._process = TemplateProcess()
+        self._templates = TemplateRunner(tokenizer, template)
         self._encode_run = lru_cache(maxsize=256)(tokenizer.encode_run)
-        self._names = _names_for_templates(tokenizer)
         known = tokenizer.token_id("<|im_end|>") in tokenizer.stop_ids
         self._fallback_stops = () if known else ("<|im_end|>",)
         self._lock = threading.Lock()
@@ -74,12 +71,11 @@ class ChatRenderer:
 
     def warm(self) -> None:
         """Start the template process now, without waiting for it."""
-        if self.template is not None:
-            self._process.start()
+        self._templates.warm()
 
     def close(self) -> None:
         """End the template process. The renderer may still be used: it starts another."""
-        self._process.close()
+        self._templates.close()
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -107,7 +103,7 @@ class ChatRenderer:
         fallback = fallback or self.template is None
         rendered = self._prompt(turns, resume, add_generation_prompt, fallback)
         last = max((i for i, turn in enumerate(turns) if turn.role == "assistant" and turn.ids), default=0)
-        if not last or (resume and last == len(turns) - 1):
+        if not last or turns[last - 1].role != "user" or (resume and last == len(turns) - 1):
             return rendered
         before = self._prompt(turns[:last], False, True, fallback)
         return _with_rewrite(rendered, before.ids + (turns[last].ids or ()))
@@ -145,7 +141,7 @@ class ChatRenderer:
 
     def _tail(self, turns: tuple[Turn, ...], fallback: bool) -> tuple[int, ...]:
         """Ids after the text of turn 1, tokenized apart from it as they are after a reply."""
-        segments = self._segments(turns, False, fallback)
+        segments = self._templates.segments(turns, False, fallback)
         last = max((i for i, (_, turn, _) in enumerate(segments) if turn == 1), default=len(segments))
         ids, _ = assemble(self.tokenizer, segments[last + 1 :], turns, self._encode_run, after_reply=True)
         return tuple(ids)
@@ -158,8 +154,9 @@ class ChatRenderer:
                 return self._prompts[key]
         started = perf_counter_ns()
         # A reply goes on from the very prompt it was given: the template has no say in it.
-        segments = self._segments(turns[:-1], True, fallback) if resume else self._segments(turns, generate, fallback)
-        opening = _after_messages(segments) if generate or resume else ""
+        history, generate = (turns[:-1], True) if resume else (turns, generate)
+        segments = self._templates.segments(history, generate, fallback)
+        opening = _after_messages(segments) if generate else ""
         said = turns[-1] if resume else Turn("assistant", "")
         if said.text:
             segments.append((said.text, len(turns) - 1, 0))
@@ -184,71 +181,6 @@ class ChatRenderer:
             while len(self._prompts) > _REMEMBERED:
                 self._prompts.popitem(last=False)
         return rendered
-
-    def _segments(self, turns: Sequence[Turn], generate: bool, fallback: bool) -> list[Segment]:
-        """Render, and make sure that no control text in a message has become the template's.
-
-        A template may do what ``Marked`` cannot follow. So where someone typed control text, render once more with that
-        text broken up: if the template's own control tokens are the same, none of them came from a message.
-        """
-        segments = self._located(self._render(turns, generate, fallback), turns, generate, fallback)
-        mark = _unused_character(turns)
-        broken = [Turn(turn.role, self._break_control_text(turn.text, mark)) for turn in turns]
-        if all(turn.text == other.text for turn, other in zip(turns, broken, strict=True)):
-            return segments
-        safe = self._render(broken, generate, fallback)
-        if self._template_tokens(segments) == self._template_tokens(safe):
-            return segments
-        return [(part, turn, -1) for text, turn, _ in safe for part in text.split(mark)]
-
-    def _located(self, segments: list[Segment], turns: Sequence[Turn], generate: bool, fallback: bool) -> list[Segment]:
-        """Find messages whose marks were lost: render with a sign in their place, and see if that explains the text."""
-        seen = {turn for _, turn, _ in segments}
-        lost = [number for number, turn in enumerate(turns) if number not in seen and turn.text.strip()]
-        if not lost:
-            return segments
-        mark = _unused_character(turns)
-        probes = [Turn(t.role, f"{mark}{n}{mark}") if n in lost else t for n, t in enumerate(turns)]
-        found: list[Segment] = []
-        for text, turn, offset in self._render(probes, generate, fallback):
-            for index, part in enumerate(text.split(mark)):
-                known = index % 2 and part.isdecimal() and int(part) in lost
-                found.append((turns[int(part)].text, int(part), 0) if known else (part, turn, offset))
-        same = "".join(text for text, _, _ in found) == "".join(text for text, _, _ in segments)
-        return found if same else segments
-
-    def _render(self, turns: Sequence[Turn], generate: bool, fallback: bool) -> list[Segment]:
-        messages = [(turn.role, turn.text) for turn in turns]
-        if fallback or self.template is None:
-            return in_process.render(CHATML, messages, add_generation_prompt=generate, names=self._names)
-        return self._process.render(self.template, messages, add_generation_prompt=generate, names=self._names)
-
-    def _break_control_text(self, text: str, mark: str) -> str:
-        names = self.tokenizer.vocabulary.tokens
-        pieces = self.tokenizer.control_matcher.split(text)
-        if len(pieces) <= 1 and not any(isinstance(piece, int) for piece in pieces):
-            return text
-        texts = [piece if isinstance(piece, str) else names[piece] for piece in pieces]
-        return "".join(
-            part[:1] + mark + part[1:] if isinstance(piece, int) and part not in MARKER_NAMES else part
-            for piece, part in zip(pieces, texts, strict=True)
-        )
-
-    def _template_tokens(self, segments: Sequence[Segment]) -> list[int]:
-        split = self.tokenizer.control_matcher.split
-        return [p for text, turn, _ in segments if turn == TEMPLATE for p in split(text) if isinstance(p, int)]
-
-
-def _names_for_templates(tokenizer: Tokenizer) -> dict[str, str]:
-    """The special tokens' texts, which templates write themselves."""
-    vocabulary = tokenizer.vocabulary
-    texts = {name: vocabulary.tokens[token] for name, token in vocabulary.special.items()}
-    return {f"{name}_token": texts.get(name, "") for name in ("bos", "eos", "unk")}
-
-
-def _unused_character(turns: Sequence[Turn]) -> str:
-    used = set().union(*(turn.text for turn in turns))
-    return next((chr(sign) for sign in _SIGNS if chr(sign) not in used), "\uffff")
 
 
 def _after_messages(segments: Sequence[Segment]) -> str:

@@ -17,7 +17,6 @@ MARKERS: tuple[tuple[str, str], ...] = (
     ("<|think|>", "<|/think|>"),
     ("<seed:think>", "</seed:think>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<|channel|>analysis<|message|>", "<|end|>"),
 )
 """Pairs that open and close reasoning in the families known here."""
 

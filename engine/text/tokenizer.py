@@ -55,8 +55,8 @@ class Tokenizer:
 
     @cached_property
     def control_matcher(self) -> TokenMatcher:
-        """Finds control tokens in a template's text (user-defined ones are found in any text)."""
-        return TokenMatcher(self._control, self.strips_after)
+        """Finds control tokens in a template's text, and leaves all else of it as it is."""
+        return TokenMatcher(self._control)
 
     @cached_property
     def _all_matcher(self) -> TokenMatcher:
@@ -154,4 +154,4 @@ def _hidden_ids(vocabulary: Vocabulary, stops: frozenset[int]) -> frozenset[int]
     hidden = {token for token, kind in enumerate(vocabulary.types) if kind in (CONTROL, UNKNOWN)} | stops
     # Markers around reasoning are shown even where the file calls them control tokens, so that it can be folded.
     shown = {vocabulary.ids[name] for name in MARKER_NAMES if name in vocabulary.ids}
-    return frozenset(hidden - shown)
+    return frozenset(hidden - (shown - stops))

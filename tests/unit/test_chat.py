@@ -287,6 +287,17 @@ def test_space_prefixes_of_sentencepiece_after_control_tokens_only() -> None:
     renderer.close()
 
 
+def test_blanks_after_control_tokens_go_in_phi_3_but_not_those_that_someone_typed() -> None:
+    metadata = byte_level(control=["<|user|>", "<|assistant|>", "<|end|>"]) | {"general.name": "Phi-3 mini"}
+    tokenizer = Tokenizer.from_metadata(metadata)
+    template = "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}{% endfor %}"
+    renderer = ChatRenderer(tokenizer, template)
+    rendered = renderer.render_prompt([user(" a <|end|> b"), Turn("assistant", "<|end|> c")])
+    assert tokenizer.decode(rendered.ids, special=True) == "<|user|>a <|end|> b<|end|><|assistant|><|end|> c<|end|>"
+    assert [i for i, token in enumerate(rendered.ids) if token == 258] == [12, 23]
+    renderer.close()
+
+
 def test_a_file_without_template_falls_back_to_chatml() -> None:
     renderer = ChatRenderer.from_metadata(PLAIN_WORDS, {"tokenizer.chat_template": "  "})
     rendered = renderer.render_prompt([user("a")])
@@ -332,3 +343,8 @@ def test_many_threads_get_the_same_prompts(renderers: Callable[[str], ChatRender
     alone = [renderer.render_prompt(talk).ids for talk in talks]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda talk: renderer.render_prompt(talk).ids, talks * 4)) == alone * 4
+
+
+def test_two_replies_in_a_row_compare_with_nothing(renderers: Callable[[str], ChatRenderer]) -> None:
+    rendered = renderers("CHATML").render_prompt([user("a"), said("hello"), said("hell"), user("b")])
+    assert rendered.rewritten_at is None and text_of(rendered, 2) == "hell"
