@@ -87,7 +87,7 @@ class Application:
         self.bridge = EngineBridge(make_port)
         self.clock = FrameClock()
         self.controller = ChatController(self.bridge, store, self.clock)
-        self.opener = ModelOpener(self.bridge)
+        self.opener = ModelOpener(self.bridge, settings)
         self.window = MainWindow(self.bridge, self.controller, self.opener, settings)
         settings.changed.connect(self._on_settings)
         settings.failed.connect(self.window.toast.say)

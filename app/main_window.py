@@ -204,6 +204,7 @@ class MainWindow(QMainWindow):
         self.cache_dock.chat_activated.connect(self.show_chat)
         self.cache_dock.said.connect(self.toast.say)
         self.opener.failed.connect(self.toast.say)
+        self.opener.said.connect(self.toast.say)
         self.controller.chats_changed.connect(self._mark_current)
 
     def _wire_pane(self, pane: ChatPane) -> None:

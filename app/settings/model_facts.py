@@ -9,7 +9,6 @@ from app.panels.words import size
 from app.settings.values import MB, EngineSettings
 from app.text import tr
 from engine.cache.memory import DEFAULT_POOL_TOKENS, free_memory
-from engine.model.describe import DEFAULT_CONTEXT, describe
 
 Verdict = Literal["fits", "tight", "too_large"]
 
@@ -23,6 +22,7 @@ class ModelFacts:
     architecture: str
     parameters: int
     context_length: int
+    default_context: int
     vocabulary: int
     layers: int
     file_bytes: int
@@ -52,6 +52,8 @@ class Fit:
 
 def read_facts(path: str) -> ModelFacts:
     """Read the header of a model file (tens of milliseconds). Errors: ``ModelFileError``, ``UnsupportedModelError``."""
+    from engine.model.describe import describe  # not before the window is shown
+
     found: dict[str, Any] = describe(path)
     memory = found["memory"]
     return ModelFacts(
@@ -60,6 +62,7 @@ def read_facts(path: str) -> ModelFacts:
         architecture=found["architecture"],
         parameters=found["parameters"],
         context_length=found["context_length"],
+        default_context=found["context"],
         vocabulary=found["vocabulary"],
         layers=found["layers"],
         file_bytes=found["file_bytes"],
@@ -73,7 +76,7 @@ def read_facts(path: str) -> ModelFacts:
 
 def context_of(facts: ModelFacts, settings: EngineSettings) -> int:
     """The context that the model gets with these settings, in tokens."""
-    return min(facts.context_length, settings.n_ctx or DEFAULT_CONTEXT)
+    return facts.default_context if settings.n_ctx is None else min(facts.context_length, settings.n_ctx)
 
 
 def pool_bytes_of(facts: ModelFacts, settings: EngineSettings, free: int) -> int:

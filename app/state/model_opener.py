@@ -1,70 +1,130 @@
-"""Which model the window opens: a file or the default of the catalogue, fetched first when it is not here yet."""
+"""Which model the window opens and how: fetched when it is not here yet, looked at before it is loaded."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal
 
 from app.engine_thread import EngineBridge
+from app.settings.keeper import SettingsKeeper
+from app.settings.model_facts import Fit, ModelFacts, fit_of, read_facts
 from app.text import tr
-from engine.catalog import default_model, find, known_models, resolve
+from engine.catalog import default_model, find, known_model, known_models, resolve
 from engine.errors import EngineError
-from engine.port import EngineState, LoadOptions, ModelInfo
+from engine.port import EngineState, ModelInfo
 
 log = logging.getLogger(__name__)
 
 
 class ModelOpener(QObject):
-    """Opens models through the port; a download runs on a thread of its own.
+    """Opens models through the port, as the settings say; downloads and file reading run on threads of their own.
 
     Signals:
         failed: (sentence) the model was not opened; what was loaded before goes on.
+        doubtful: (ModelFacts, Fit) it would not fit into memory: ``load`` loads it all the same.
+        loaded: (ModelInfo) it is ready.
+        said: (sentence) something worth knowing.
     """
 
     failed = Signal(str)
+    doubtful = Signal(ModelFacts, Fit)
+    loaded = Signal(ModelInfo)
+    said = Signal(str)
     _fetched = Signal(str)
-    _not_fetched = Signal(str, str)
+    _not_fetched = Signal(object)
     _progress = Signal(float)
 
-    def __init__(self, bridge: EngineBridge, parent: QObject | None = None) -> None:
+    def __init__(self, bridge: EngineBridge, settings: SettingsKeeper, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._bridge = bridge
+        self._settings = settings
         self._cancel = threading.Event()
         self._thread: threading.Thread | None = None
+        self._files = ThreadPoolExecutor(1, thread_name_prefix="kvscope-files")
+        self._fetching = ""
         queued = Qt.ConnectionType.QueuedConnection
-        self._fetched.connect(self._load, queued)
-        self._not_fetched.connect(self._on_not_fetched, queued)
+        self._fetched.connect(self._inspect, queued)
+        self._not_fetched.connect(self._tell_failed, queued)
         self._progress.connect(self._on_progress, queued)
 
+    @property
+    def fetching(self) -> bool:
+        """Whether a model is being downloaded."""
+        return bool(self._fetching)
+
     def open(self, model_or_path: str | None = None) -> None:
-        """Open a file, a known model by its id, or (None) the default model."""
-        wanted = model_or_path or default_model().id
+        """Open a file, a known model by its id, or (None) the one that was open last, at first the default model."""
+        wanted = model_or_path or self._last() or default_model().id
         known = wanted in {model.id for model in known_models()}
         if known and find(wanted) is None:
             self._fetch(wanted)
             return
         try:
-            self._load(str(resolve(wanted, fetch=False)))
+            self._inspect(str(resolve(wanted, fetch=False).absolute()))
         except EngineError as error:
             self._tell_failed(error)
 
+    def reload(self) -> None:
+        """Load the model that is loaded again, with the settings of now; without one, open what was open last."""
+        model = self._bridge.engine_state.model
+        self.open(model.path if model is not None else None)
+
+    def load(self, facts: ModelFacts) -> None:
+        """Load this file, whatever its size."""
+        log.info("loading %s", facts.path)
+        options = self._settings.value.engine.load_options(facts.path, facts.kv_bytes_per_token)
+        self._bridge.ask(self._bridge.port.load(options), self._on_loaded, self._tell_failed)
+
+    def cancel(self) -> None:
+        """Stop a download or a load; what was loaded before goes on."""
+        if self._fetching:
+            self._cancel.set()
+        self._bridge.port.cancel_load()
+
     def close(self) -> None:
-        """Stop a download that runs."""
+        """Stop what runs on the threads of this object."""
         self._cancel.set()
+        self._files.shutdown(wait=False, cancel_futures=True)
         if self._thread is not None:
             self._thread.join(1.0)
 
-    def _load(self, path: str) -> None:
-        log.info("opening %s", path)
-        self._bridge.ask(self._bridge.port.load(LoadOptions(path)), self._on_loaded, self._tell_failed)
+    def _last(self) -> str:
+        """The model that was open last, if it is still there."""
+        path = self._settings.value.model
+        if path and not Path(path).is_file():
+            self.said.emit(tr("{path} is gone; the default model is opened instead.", path=path))
+            return ""
+        return path
+
+    def _inspect(self, path: str) -> None:
+        """Look at the file first: does it fit?"""
+        self._fetching = ""
+        self._bridge.ask(self._files.submit(read_facts, path), self._on_facts, self._tell_failed)
+
+    def _on_facts(self, facts: ModelFacts) -> None:
+        fit = fit_of(facts, self._settings.value.engine)
+        if fit.verdict == "too_large":
+            self.doubtful.emit(facts, fit)
+        else:
+            self.load(facts)
 
     def _on_loaded(self, info: ModelInfo) -> None:
         log.info("loaded %s", info.name)
+        self._settings.put(self._settings.value.with_model(info.path))
+        self.loaded.emit(info)
 
     def _tell_failed(self, error: EngineError) -> None:
-        if self._bridge.engine_state.model is None:
+        self._fetching = ""
+        model = self._bridge.engine_state.model
+        if error.code == "cancelled":
+            if self._bridge.engine_state.stage == "loading":
+                self._bridge.announce(EngineState("empty" if model is None else "ready", model=model))
+            return
+        if model is None:
             self._bridge.announce(EngineState("failed", error=str(error), error_code=error.code))
         self.failed.emit(str(error))
 
@@ -72,6 +132,7 @@ class ModelOpener(QObject):
         if self._thread is not None and self._thread.is_alive():
             return
         self._cancel.clear()
+        self._fetching = known_model(identifier).name
         self._on_progress(0.0)
         self._thread = threading.Thread(target=self._run, args=(identifier,), name="fetch", daemon=True)
         self._thread.start()
@@ -81,14 +142,11 @@ class ModelOpener(QObject):
         try:
             path = resolve(identifier, progress=lambda n, of: self._progress.emit(n / max(of, 1)), cancel=self._cancel)
         except EngineError as error:
-            if not self._cancel.is_set():
-                self._not_fetched.emit(str(error), error.code)
+            self._not_fetched.emit(error)
         else:
             self._fetched.emit(str(path))
 
     def _on_progress(self, share: float) -> None:
-        self._bridge.announce(EngineState("loading", share, tr("downloading the default model")))
-
-    def _on_not_fetched(self, sentence: str, code: str) -> None:
-        self._bridge.announce(EngineState("failed", error=sentence, error_code=code))
-        self.failed.emit(sentence)
+        if self._fetching:
+            detail = tr("downloading {name}", name=self._fetching)
+            self._bridge.announce(EngineState("loading", share, detail, self._bridge.engine_state.model))
