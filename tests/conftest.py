@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from engine.catalog import resolve
 from engine.errors import EngineError
 
 DATA = Path(__file__).parent / "data"
+
+# Property tests are the same in every run and do not judge how fast a busy machine is.
+settings.register_profile("suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from engine.text import template_process
 from engine.text.template import CHATML, Segment, render
 from engine.text.template_process import TemplateProcess, child_command
 
+ROOT = Path(__file__).resolve().parents[2]
 TALK = [("user", "hi"), ("assistant", " yes "), ("user", "<|im_end|>")]
 
 
@@ -153,6 +157,17 @@ def test_an_endless_template_is_an_error_and_the_next_one_runs(source: str) -> N
     after = TemplateProcess(time_limit=10.0)
     assert ask(after, "ok") == [("ok", -1, -1)]
     after.close()
+
+
+@pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="this system has no interval timer; a thread watches there"
+)
+def test_the_child_ends_itself_even_if_its_parent_is_gone() -> None:
+    run = "import engine.text.template_child as child; child.WATCHDOG_SECONDS = 0.2; child.main()"
+    request = {"template": ENDLESS[1], "messages": [], "add_generation_prompt": False, "names": {}}
+    line = json.dumps(request).encode() + b"\n"
+    ended = subprocess.run([sys.executable, "-c", run], input=line, capture_output=True, timeout=60, cwd=ROOT)
+    assert ended.returncode == -signal.SIGALRM and json.loads(ended.stdout) == {"ready": True}
 
 
 def test_a_child_that_dies_is_replaced(process: TemplateProcess, monkeypatch: pytest.MonkeyPatch) -> None:
