@@ -8,15 +8,17 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import crash, logs
 from app.engine_thread import EngineBridge, PortFactory
 from app.main_window import MainWindow
 from app.settings.keeper import SettingsKeeper
 from app.settings.values import Settings
+from app.single_instance import Claim, SingleInstance
 from app.state.chat_controller import ChatController
 from app.state.frame_clock import FrameClock
 from app.state.model_opener import ModelOpener
@@ -42,12 +44,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         from app.self_test import main as self_test
 
         return self_test()
-    logs.set_up()
-    crash.install()
     app = QApplication(sys.argv[:1])
     app.setApplicationName("kvscope")
     app.setApplicationDisplayName("KVScope")
     app.setDesktopFileName("kvscope")
+    single = SingleInstance(data_dir())
+    if (claim := single.claim(_absolute(arguments.model))) != "first":
+        return _say_running(claim)
+    logs.set_up()
+    crash.install()
     settings = SettingsKeeper(data_dir())
     Theme.install(app, settings.value.theme)
     voice = StoreVoice()
@@ -55,10 +60,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     running = Application(_engine, store, settings)
     voice.said.connect(lambda sentence: running.window.notices.say("store", sentence))
     running.window.notices.say("store", notice)
+    single.asked.connect(running.come_forward)
     _end_on_signals(app)
     running.show(arguments.model)
     code = app.exec()
+    single.stop_listening()
     clean = running.close()
+    single.release()
     crash.uninstall()
     if not clean:
         # A thread inside compiled code or a system call cannot be interrupted. Everything is saved: leave it behind.
@@ -101,6 +109,14 @@ class Application:
     def _on_settings(self, before: Settings) -> None:
         Theme.current().set_mode(self.settings.value.theme)
 
+    def come_forward(self, file: str = "", token: str = "") -> None:
+        """Another start wants this window; ``token`` lets it take the focus where the desktop asks for one."""
+        if token:
+            os.environ["XDG_ACTIVATION_TOKEN"] = token
+        self.window.come_forward()
+        if file:
+            self.opener.open(file)
+
     def close(self) -> bool:
         """End everything in order; False when the engine did not end in time."""
         self.window.hide()
@@ -128,6 +144,22 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("model", nargs="?", help=tr("a GGUF file or a known model; without it the default model"))
     parser.add_argument("--self-test", action="store_true", help=tr("check this installation and say how it went"))
     return parser.parse_args(argv)
+
+
+def _absolute(model: str | None) -> str:
+    """The model argument as another process understands it."""
+    return str(Path(model).absolute()) if model and Path(model).exists() else model or ""
+
+
+def _say_running(claim: Claim) -> int:
+    """Another start has the chats of this person open."""
+    if claim == "handed_over":
+        return 0
+    sentence = tr("KVScope is running already, but does not answer. End it first.")
+    if sys.stderr is not None:
+        sys.stderr.write(sentence + "\n")
+    QMessageBox.critical(None, "KVScope", sentence)
+    return 1
 
 
 def _end_on_signals(app: QApplication) -> None:

@@ -166,6 +166,13 @@ class MainWindow(QMainWindow):
         else:
             self.toast.say(tr("Exported to {path}.", path=path))
 
+    def come_forward(self) -> None:
+        """Show the window above the others."""
+        self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.show()
+        self.raise_()
+        self.activateWindow()
+
     # Models and links
 
     def choose_model(self) -> None:
