@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
-from app.panels.words import clock, count, duration
+from app.panels.words import chain_name, clock, count, duration
 from app.text import tr
 from engine.scheduling.events import Eviction, Finished
 
@@ -115,7 +115,7 @@ class EvictionModel(QAbstractTableModel):
         return None
 
     def _name(self, eviction: Eviction) -> str:
-        return " · ".join(part for part in (self._chat_title(eviction.chat), eviction.label) if part)
+        return chain_name(self._chat_title(eviction.chat), eviction.label)
 
     def _subtitle(self, row: _Row) -> str:
         chat = row.eviction.evicted_for

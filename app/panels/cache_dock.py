@@ -18,7 +18,7 @@ from app.panels.cache_view import CacheView
 from app.panels.page_tip import PageTips
 from app.panels.parts import DockTitleBar, Lamp, QuietText
 from app.panels.snapshot_feed import SnapshotFeed
-from app.panels.words import books_sentence, count, release_result, size
+from app.panels.words import books_sentence, chain_name, count, release_brief, size
 from app.text import tr
 from engine.port import ChainInfo, EngineState, Prepared, ReleaseReport, Snapshot, Turn
 from engine.scheduling.events import Finished, StepReport
@@ -320,13 +320,14 @@ class CacheDock(QDockWidget):
         if self._all:
             self._bridge.ask(port.release_all(), lambda r: self._released(tr("All chains released"), r), self._failed)
         elif (info := self._chain_info(self._chain)) is not None:
-            title = tr("{chat} · {label} released", chat=self._chat_title(info.chat), label=info.label)
+            title = tr("{name} released", name=chain_name(self._chat_title(info.chat), info.label))
             self._bridge.ask(port.release(info.id), lambda r: self._released(title, r), self._failed)
 
     def _released(self, title: str, report: ReleaseReport) -> None:
         self.select_chain(None)
         self.view.card.show_outcome(title, report)
-        self.said.emit(f"{title}. {release_result(report)}")
+        self.view.card.dismiss.setFocus()
+        self.said.emit(release_brief(report))
         self.feed.mark()
 
     def pin_selected(self, pinned: bool) -> None:

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
 
 from app.panels.parts import label, strong, tool_button
-from app.panels.words import clock, count, duration, release_button, release_preview, release_result
+from app.panels.words import chain_name, clock, count, duration, release_button, release_preview, release_result
 from app.text import tr
 from app.theme import icon
 from engine.port import ChainInfo, ReleaseReport
@@ -64,7 +64,7 @@ class ChainCard(QFrame):
 
     def show_chain(self, chain: ChainInfo, chat: str, own_tokens: int, now: float) -> None:
         """Describe a chain; its dry run follows with ``show_preview``."""
-        self.title.setText(" · ".join(part for part in (chat, chain.label) if part) or tr("Chain {n}", n=chain.id))
+        self.title.setText(chain_name(chat, chain.label) or tr("Chain {n}", n=chain.id))
         here = tr("{own} here, {all:,} with its prefix", own=count(own_tokens, "token"), all=chain.n_tokens)
         if not own_tokens:
             here = tr("{all}, all of them shared with other chains", all=count(chain.n_tokens, "token"))

@@ -22,7 +22,7 @@ from app.panels.parts import DockTitleBar, Lamp, QuietText, Segments, label, too
 from app.panels.words import count
 from app.text import tr
 from app.theme import icon
-from engine.port import EngineState
+from engine.port import EngineState, Snapshot
 from engine.scheduling.events import StepReport
 
 _FRAME_MS, _IDLE_FRAMES, _WIDE = 150, 14, 620
@@ -121,6 +121,11 @@ class EngineDock(QDockWidget):
 
     def _on_step(self, report: StepReport) -> None:
         self.history.append(report)
+
+    def note_snapshot(self, snapshot: Snapshot) -> None:
+        """Take in the pool of a snapshot: a release or an eviction by hand shows before the next step."""
+        self.history.note_pool(snapshot.at, snapshot.pool)
+        self._shown_steps = -1
 
     def _on_state(self, state: EngineState) -> None:
         if state.stage in ("loading", "empty", "closed"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.panels.words import books_sentence
-from engine.scheduling.events import Eviction, Piece, StepReport
+from engine.scheduling.events import Eviction, Piece, PoolCounts, StepReport
 
 BIN_S = 0.25
 HOUR_BINS = int(3600 / BIN_S)
@@ -122,12 +122,23 @@ class StepHistory:
         self._readers[i] = tuple(s for s, _ in report.prefilled)
         self.n_steps += 1
 
-    def _take_bin(self, report: StepReport) -> None:
-        key = int((report.started + report.duration_us * 1e-6) / BIN_S)
-        row = self._bins[key % HOUR_BINS]
+    def note_pool(self, at: float, pool: PoolCounts) -> None:
+        """Take in the pool as it is between steps (a release frees pages without one)."""
+        if self.first_at is None:
+            self.first_at = at
+        self._bin(at)[:3] = (pool.referenced, pool.cached, pool.capacity)
+
+    def _bin(self, at: float) -> np.ndarray:
+        """The bin of a moment, a view of float64[10]; empty if it is a new one."""
+        key = int(at / BIN_S)
+        row: np.ndarray = self._bins[key % HOUR_BINS]
         if self._keys[key % HOUR_BINS] != key:
             self._keys[key % HOUR_BINS] = key
             row[:] = 0.0
+        return row
+
+    def _take_bin(self, report: StepReport) -> None:
+        row = self._bin(report.started + report.duration_us * 1e-6)
         pool = report.pool
         tokens = sum(1 for e in report.events if type(e) is Piece and e.token is not None)
         row[:3] = (pool.referenced, pool.cached, pool.capacity)

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.panels.parts import paint_focus
 from app.panels.tree_layout import Node, TreeLayout, preferred_chain
-from app.panels.words import count, listed, shorten
+from app.panels.words import chain_name, count, listed, shorten
 from app.text import tr
 from app.theme import Theme
 from engine.port import PAGE_ACTIVE, PAGE_CACHED, PAGE_SHARED, ChainInfo, Segment, Snapshot
@@ -241,7 +241,7 @@ class PrefixTree(QWidget):
         """One segment in words, for tooltips and screen readers."""
         segment = node.segment
         chains = [self._chains[c] for c in segment.chains if c in self._chains]
-        names = listed([f"{self._chat_title(c.chat)} · {c.label}" for c in chains])
+        names = listed([chain_name(self._chat_title(c.chat), c.label) for c in chains])
         parts = [tr("{n} from {start:,} on", n=count(segment.n_tokens, "token"), start=segment.depth)]
         if node.total > segment.n_tokens:
             parts.append(tr("{n} with what follows", n=count(node.total, "token")))

@@ -63,6 +63,19 @@ def shorten(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: max(1, limit - 1)].rstrip() + "…"
 
 
+def quoted(name: str, limit: int = 28) -> str:
+    """A label inside a sentence: quoted and short."""
+    return f"“{shorten(name, limit)}”" if name else ""
+
+
+def chain_name(chat: str, label: str) -> str:
+    """``Invoice email · turn 3``; only one of them where the chat is called after this very turn."""
+    one, other = (" ".join(words.split()).rstrip("….").rstrip() for words in (chat, label))
+    if one and other and (one.startswith(other) or other.startswith(one)):
+        return shorten(max(chat, label, key=len), 60)
+    return " · ".join(part for part in (chat, shorten(label, 60)) if part)
+
+
 def books_sentence(step: int, pool: PoolCounts) -> str:
     """What a pool says whose pages do not add up to its capacity."""
     return tr(
@@ -77,7 +90,7 @@ def books_sentence(step: int, pool: PoolCounts) -> str:
 
 
 def release_preview(report: ReleaseReport) -> str:
-    """What a release would do: "Release frees 2 pages; 8 stay, shared with Invoice email and turn 2."."""
+    """What a release would do: "Release frees 2 pages; 8 stay, shared with “Invoice email” and “turn 2”."."""
     if not (report.freed or report.kept or report.shared):
         return tr("Release frees no pages: none of this chain is left in memory.")
     frees = trn("Release frees {n:,} page", "Release frees {n:,} pages", report.freed)
@@ -86,16 +99,24 @@ def release_preview(report: ReleaseReport) -> str:
 
 
 def release_result(report: ReleaseReport) -> str:
-    """What a release did: "Freed 2 pages; 8 stayed, shared with turn 2."."""
+    """What a release did: "Freed 2 pages; 8 stayed, shared with “turn 2”."."""
     freed = trn("Freed {n:,} page", "Freed {n:,} pages", report.freed)
     return "; ".join([freed if report.freed else tr("Freed no pages"), *_staying(report, done=True)]) + "."
+
+
+def release_brief(report: ReleaseReport) -> str:
+    """The outcome in a few words: "2 pages freed, 8 kept"."""
+    parts = [tr("{pages} freed", pages=count(report.freed, "page"))]
+    parts += [tr("{n:,} kept", n=report.kept)] if report.kept else []
+    parts += [tr("{n:,} in use", n=report.shared)] if report.shared else []
+    return ", ".join(parts)
 
 
 def _staying(report: ReleaseReport, *, done: bool) -> list[str]:
     parts = []
     if report.kept:
         stay = trn("{n:,} stays", "{n:,} stay", report.kept) if not done else tr("{n:,} stayed", n=report.kept)
-        names = listed(report.shared_with)
+        names = listed([quoted(name) for name in report.shared_with])
         parts.append(f"{stay}, " + (tr("shared with {names}", names=names) if names else tr("needed by other chains")))
     if report.shared:
         one = "{n:,} leaves when the reply that uses it ends"

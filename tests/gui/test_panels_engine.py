@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, Qt
@@ -195,6 +197,17 @@ def test_what_was_chosen_survives_a_restart(dock, qtbot, clock, installed_theme)
     assert (other.view.mode, other.ranges.button(0).isChecked()) == ("ms", True)
     other.restore(dock.saved())
     assert (other.view.mode, other.ranges.button(2).isChecked()) == ("rows", True)
+
+
+def test_a_release_shows_without_a_step(dock, clock):
+    play(dock, 5)
+    dock.show()
+    dock._paint()
+    assert dock.view.pool.header.values[1] == "87 cached"
+    clock.now += 3
+    dock.note_snapshot(replace(scene(), at=clock.now))
+    dock._tick()
+    assert dock.view.pool.header.values[1] == "31 cached"
 
 
 def test_free_is_what_is_left_up_to_the_capacity():

@@ -26,9 +26,9 @@ TURNS = (Turn("system", "Be brief."), Turn("user", "Hello"))
     ("report", "said"),
     [
         (ReleaseReport((1,), 2, 8, 0, ("Invoice email", "turn 2")),
-         "Release frees 2 pages; 8 stay, shared with Invoice email and turn 2."),
+         "Release frees 2 pages; 8 stay, shared with “Invoice email” and “turn 2”."),
         (ReleaseReport((1,), 1, 1, 1, ("A", "B", "C", "D", "E")),
-         "Release frees 1 page; 1 stays, shared with A, B and 3 more; 1 leaves when the reply that uses it ends."),
+         "Release frees 1 page; 1 stays, shared with “A”, “B” and 3 more; 1 leaves when the reply that uses it ends."),
         (ReleaseReport((1,), 0, 0, 12),
          "Release frees no pages; 12 leave when the replies that use them end."),
         (ReleaseReport((1,), 0, 3, 0), "Release frees no pages; 3 stay, needed by other chains."),
@@ -42,7 +42,7 @@ def test_a_dry_run_in_words(report, said):
 def test_what_a_release_did_and_its_button():
     report = ReleaseReport((1,), 1_204, 8, 1, ("turn 2",))
     assert words.release_result(report) == (
-        "Freed 1,204 pages; 8 stayed, shared with turn 2; 1 leaves when the reply that uses it ends."
+        "Freed 1,204 pages; 8 stayed, shared with “turn 2”; 1 leaves when the reply that uses it ends."
     )
     assert words.release_button(report) == "Release 1,204 pages"
     assert words.release_button(ReleaseReport((1,), 0, 8, 0)) == "Release"
@@ -59,6 +59,9 @@ def test_numbers_in_words():
     assert words.milliseconds(1_234_000) == "1,234 ms"
     assert words.shorten("a  long\nline of text", 9) == "a long l…"
     assert words.count(1, "page") == "1 page"
+    assert words.chain_name("Invoice email", "turn 3") == "Invoice email · turn 3"
+    assert words.chain_name("Plan three days…", "Plan three days in Porto.") == "Plan three days in Porto."
+    assert words.chain_name("", "turn 3") == "turn 3"
 
 
 @pytest.mark.parametrize(
