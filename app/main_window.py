@@ -210,6 +210,7 @@ class MainWindow(QMainWindow):
         tabs.pane_opened.connect(self._wire_pane)
         self.cache_dock.chat_activated.connect(self.show_chat)
         self.cache_dock.said.connect(self.toast.say)
+        self.cache_dock.feed.arrived.connect(self.engine_dock.note_snapshot)
         self.opener.failed.connect(self.toast.say)
         self.opener.said.connect(self.toast.say)
         self.controller.chats_changed.connect(self._mark_current)

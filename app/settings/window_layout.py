@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QByteArray, QEvent, QObject, QTimer
 from PySide6.QtWidgets import QDockWidget, QMainWindow
 
+from app.panels.engine_dock import EngineDock
 from app.state.store import ChatStore
 
 SAVE_MS = 800
@@ -30,6 +31,8 @@ class WindowLayout(QObject):
             window.restoreGeometry(QByteArray(place))
         if docks := self._store.layout("docks"):
             window.restoreState(QByteArray(docks))
+        for plots in window.findChildren(EngineDock):
+            plots.restore(bytes(self._store.layout("plots") or b"").decode())
         window.installEventFilter(self)
         for dock in window.findChildren(QDockWidget):
             dock.installEventFilter(self)
@@ -42,6 +45,8 @@ class WindowLayout(QObject):
         self._timer.stop()
         self._store.save_layout("window", bytes(self._window.saveGeometry().data()))
         self._store.save_layout("docks", bytes(self._window.saveState().data()))
+        for plots in self._window.findChildren(EngineDock):
+            self._store.save_layout("plots", plots.saved().encode())
 
     def end(self) -> None:
         """Save, and watch no longer: what closing the window changes is no wish of the person."""
