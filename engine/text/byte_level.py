@@ -7,9 +7,8 @@ from tokenizers import Tokenizer as Library
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
-from engine.errors import ModelFileError
 from engine.text.pretokenizers import pretokenizer
-from engine.text.vocab import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary
+from engine.text.vocab import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary, unusable
 from engine.text.windows import WINDOW, encode_in_windows
 
 _SPECIAL = (CONTROL, USER_DEFINED, UNKNOWN)
@@ -41,9 +40,7 @@ class ByteLevelModel:
             pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in vocabulary.merges)]
             model = BPE(ids, pairs, ignore_merges=rule.ignore_merges)
         except Exception as error:  # the library has no narrower type
-            raise ModelFileError(
-                f"The model file's merges do not fit its vocabulary ({error}).", field="tokenizer.ggml.merges"
-            ) from error
+            raise unusable("merges", f"does not fit its vocabulary ({str(error)[:80]})") from error
         self._lengths = {token: len(text) for text, token in ids.items()}
         for token in (token for token, kind in enumerate(vocabulary.types) if kind in _SPECIAL):
             self._lengths[token] = len(vocabulary.tokens[token].encode())

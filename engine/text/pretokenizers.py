@@ -61,6 +61,6 @@ def pretokenizer(name: str) -> PreTokenizer:
     """The pre-tokenizer that a model file names. Errors: ``UnsupportedModelError`` for a name that is not known."""
     if name not in _BY_NAME:
         raise UnsupportedModelError(
-            f"This model cuts words by the rule {name!r}, which this engine does not know. Choose another model."
+            f"This model cuts words by the rule {name[:40]!r}, which this engine does not know. Choose another model."
         )
     return _BY_NAME[name]

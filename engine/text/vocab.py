@@ -93,7 +93,7 @@ class Vocabulary:
         model = metadata.get(_PREFIX + "model")
         if not isinstance(model, str) or model not in _KINDS:
             raise UnsupportedModelError(
-                f"This model's tokenizer is of the kind {model!r}, which this engine does not know. "
+                f"This model's tokenizer is of the kind {str(model)[:40]!r}, which this engine does not know. "
                 "Choose a model with a gpt2 or llama tokenizer."
             )
         tokens = _strings(metadata, "tokens", required=True)
@@ -101,10 +101,11 @@ class Vocabulary:
         scores = _numbers(metadata, "scores", len(tokens), default=0.0, required=kind == "sentencepiece")
         ids = dict(zip(reversed(tokens), range(len(tokens) - 1, -1, -1), strict=True))
         ids.pop("", None)
-        name = str(metadata.get("general.name", "")).lower()
+        name = metadata.get("general.name")
+        name = name.lower() if isinstance(name, str) else ""
         return cls(
             kind=kind,
-            pre=str(metadata.get(_PREFIX + "pre") or "default"),
+            pre=_rule(metadata),
             tokens=tokens,
             types=list(map(int, _numbers(metadata, "token_type", len(tokens), default=NORMAL))),
             scores=scores,
@@ -116,20 +117,33 @@ class Vocabulary:
         )
 
 
+def unusable(key: str, what: str) -> ModelFileError:
+    """The error for ``tokenizer.ggml.<key>``: ``what`` is wrong with it."""
+    advice = "Download the model again or choose another one."
+    return ModelFileError(f"The model file's {_PREFIX}{key} {what}. {advice}", field=_PREFIX + key)
+
+
+def _rule(metadata: Mapping[str, Any]) -> str:
+    """Name of the rule for cutting words; files from before there were several have none."""
+    value = metadata.get(_PREFIX + "pre")
+    if value is not None and not isinstance(value, str):
+        raise unusable("pre", "is not a name")
+    return value or "default"
+
+
 def _strings(metadata: Mapping[str, Any], key: str, *, required: bool) -> Sequence[str]:
     """A list of texts, each valid Unicode (a lone surrogate would stop the tokenizer library)."""
     values = metadata.get(_PREFIX + key)
-    field = _PREFIX + key
     if values is None and not required:
         return ()
     if not isinstance(values, (list, tuple)) or not set(map(type, values)) <= {str}:
-        raise ModelFileError(f"The model file has no usable list {field}.", field=field)
+        raise unusable(key, "is not a list of texts")
     if required and key == "tokens" and not values:
-        raise ModelFileError("The model file's vocabulary is empty.", field=field)
+        raise unusable(key, "is empty")
     try:
         "".join(values).encode()
     except UnicodeEncodeError as error:
-        raise ModelFileError(f"An entry of {field} is not valid text.", field=field) from error
+        raise unusable(key, "has an entry that is no text") from error
     return values
 
 
@@ -137,19 +151,18 @@ def _numbers(
     metadata: Mapping[str, Any], key: str, count: int, *, default: float, required: bool = False
 ) -> Sequence[float]:
     """One number per token, or the default for each where the file has none."""
-    field = _PREFIX + key
-    values = metadata.get(field)
+    values = metadata.get(_PREFIX + key)
     if values is None and not required:
         return [default] * count
     if values is not None and hasattr(values, "tolist"):
         values = values.tolist()
     if not isinstance(values, (list, tuple)) or len(values) < count:
         n = len(values) if isinstance(values, (list, tuple)) else "no"
-        raise ModelFileError(f"The model file has {n} values in {field} for {count} tokens.", field=field)
+        raise unusable(key, f"has {n} values for {count} tokens")
     values = values[:count]
     kinds = set(map(type, values))
     if not kinds <= {int, type(default)} or (float in kinds and any(map(math.isnan, values))):
-        raise ModelFileError(f"A value of {field} is not a number.", field=field)
+        raise unusable(key, "has a value that is no number")
     return values
 
 
@@ -164,5 +177,12 @@ def _special_ids(metadata: Mapping[str, Any], count: int) -> dict[str, int]:
 
 
 def _flags(metadata: Mapping[str, Any]) -> dict[str, bool]:
-    keys = {"add_bos_token": "add_bos", "add_space_prefix": "add_space_prefix"}
-    return {name: bool(metadata[_PREFIX + key]) for key, name in keys.items() if _PREFIX + key in metadata}
+    flags = {}
+    for key, name in (("add_bos_token", "add_bos"), ("add_space_prefix", "add_space_prefix")):
+        value = metadata.get(_PREFIX + key)
+        if value is None:
+            continue
+        if not isinstance(value, int):
+            raise unusable(key, "is neither true nor false")
+        flags[name] = bool(value)
+    return flags
