@@ -1,0 +1,98 @@
+"""The loader that an engine loop uses: a model file becomes a ``Bundle`` (see ``engine.hosting.bundle``)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from engine.hosting.bundle import LoadProgress
+from engine.model.describe import count_parameters, tensor_types
+from engine.model.language_model import LanguageModel, load_model
+from engine.model.memory import weights_bytes
+from engine.model.warming import warm_kernels
+from engine.port import LoadOptions, ModelInfo
+from engine.scheduling.request import Request
+from engine.text.chat import ChatRenderer
+from engine.text.stop import TextStream
+from engine.text.tokenizer import Tokenizer
+
+
+class ModelBundle:
+    """A loaded model with its tokenizer and renderer; ``close`` gives weights, threads and processes back."""
+
+    def __init__(self, model: LanguageModel, options: LoadOptions) -> None:
+        self.evaluator = model
+        self.tokenizer: Tokenizer = model.tokenizer
+        self.renderer: ChatRenderer = model.renderer()
+        self.info = _model_info(model, options)
+
+    def text_stream(self, request: Request) -> TextStream:
+        """The text side of one reply."""
+        return TextStream(self.tokenizer, request.stop_strings, request.prompt)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of plain text to go on from."""
+        return self.evaluator.encode_prompt(text)
+
+    def embed(self, tokens: Sequence[int]) -> np.ndarray:
+        """The mean of the final states, float32[width]."""
+        return self.evaluator.hidden(tokens)
+
+    def set_threads(self, threads: int) -> None:
+        """Compute with this many threads from now on."""
+        self.evaluator.set_threads(threads)
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.evaluator.close()
+
+
+def load_bundle(options: LoadOptions, progress: LoadProgress) -> ModelBundle:
+    """Compile what is not yet compiled (in a child process), then load.
+
+    Errors: ModelFileError, UnsupportedModelError, ModelMemoryError, CancelledError.
+    """
+    warm_kernels(options.path, kv_dtype=options.kv_dtype, progress=progress)
+    model = load_model(
+        options.path,
+        n_ctx=options.n_ctx,
+        threads=options.threads,
+        kv_dtype=options.kv_dtype,
+        progress=partial(progress.report, "loading"),
+        cancel=lambda: progress.cancelled,
+        exact=options.exact,
+    )
+    try:
+        bundle = ModelBundle(model, options)
+        bundle.renderer.warm()
+        progress.check()
+        return bundle
+    except BaseException:
+        model.close()
+        raise
+
+
+def _model_info(model: LanguageModel, options: LoadOptions) -> ModelInfo:
+    """Facts for people, and how many pages the pool gets: what ``pool_bytes`` holds, or the default budget."""
+    spec, config = model.kv_spec, model.config
+    return ModelInfo(
+        path=os.fspath(options.path),
+        name=config.name,
+        architecture=config.architecture,
+        parameters=count_parameters(model.file),
+        n_ctx=model.n_ctx,
+        n_ctx_train=config.n_ctx_train,
+        n_vocab=model.n_vocab,
+        page_rows=options.page_rows,
+        page_bytes=spec.page_bytes(options.page_rows),
+        capacity_pages=spec.default_capacity(options.page_rows, budget_bytes=options.pool_bytes),
+        weights_bytes=weights_bytes(model.program),
+        kv_bytes_per_token=spec.row_bytes,
+        max_streams=options.max_streams,
+        threads=model.threads,
+        tensor_types=tuple(sorted(tensor_types(model.file).items())),
+        has_chat_template=model.renderer().template is not None,
+    )
