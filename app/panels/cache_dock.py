@@ -87,6 +87,7 @@ class CacheDock(QDockWidget):
         view.card.release_asked.connect(self._release)
         view.card.pin_asked.connect(self.pin_selected)
         view.card.chat_asked.connect(self._show_chat)
+        view.why.grown.connect(self._reveal_why)
         view.card.dismissed.connect(lambda: self.select_chain(None))
 
     # What the window calls
@@ -112,6 +113,10 @@ class CacheDock(QDockWidget):
         self.view.why.show_explanation(explanation, whose or self._chat_title(chat))
         if chain is not None:
             self.select_chain(chain.id)
+        self._reveal_why()
+
+    def _reveal_why(self) -> None:
+        """Scroll to the explanation once the layout knows its height."""
         QTimer.singleShot(0, self, lambda: self.view.reveal(self.view.why))
 
     def select_chain(self, chain: int | None) -> None:

@@ -65,7 +65,7 @@ class CacheView(QScrollArea):
         inner = QWidget()
         inner.setProperty("surface", "panel")
         inner.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        column = QVBoxLayout(inner)
+        column = self._column = QVBoxLayout(inner)
         column.setContentsMargins(16, 8, 16, 8)
         column.setSpacing(8)
         upper: tuple[QWidget, ...] = (self.pages_header, self.pages, self.fold, self.legend)
@@ -98,6 +98,7 @@ class CacheView(QScrollArea):
 
     def reveal(self, part: QWidget) -> None:
         """Scroll down or up, never sideways, until a part is visible."""
+        self._column.activate()
         top = part.y()
         for y in (top + part.height() + 8, top - 8):
             self.ensureVisible(0, y, 0, 0)

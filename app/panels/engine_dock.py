@@ -25,7 +25,9 @@ from app.theme import icon
 from engine.port import EngineState, Snapshot
 from engine.scheduling.events import StepReport
 
-_FRAME_MS, _IDLE_FRAMES, _WIDE = 150, 14, 620
+_FRAME_MS, _IDLE_FRAMES = 150, 14
+_WIDE, _MEDIUM = 780, 540
+"""Widths from which the title bar has room for every choice, and for the range alone."""
 
 
 class EngineDock(QDockWidget):
@@ -73,15 +75,15 @@ class EngineDock(QDockWidget):
         self.choices.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self.choices.setMenu(self._menu())
         self.choices.hide()
-        self._wide: tuple[QWidget, ...] = (
-            label(tr("steps"), "caption"),
-            self.modes,
-            label(tr("last"), "caption"),
-            self.ranges,
+        self._wide: tuple[tuple[QWidget, int], ...] = (
+            (label(tr("steps"), "caption"), _WIDE),
+            (self.modes, _WIDE),
+            (label(tr("last"), "caption"), _WIDE),
+            (self.ranges, _MEDIUM),
         )
         self.bar.middle.addWidget(self.lamp)
         self.bar.middle.addWidget(self.now, 1)
-        for part in (*self._wide, self.choices, self.pause):
+        for part in (*(part for part, _ in self._wide), self.choices, self.pause):
             self.bar.middle.addWidget(part)
         self.setTitleBarWidget(self.bar)
 
@@ -99,10 +101,9 @@ class EngineDock(QDockWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        wide = self.width() >= _WIDE
-        for part in self._wide:
-            part.setVisible(wide)
-        self.choices.setVisible(not wide)
+        for part, needed in self._wide:
+            part.setVisible(self.width() >= needed)
+        self.choices.setVisible(self.width() < _WIDE)
 
     @property
     def paused(self) -> bool:

@@ -9,9 +9,9 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QToolTip
 
 from app.panels.asks import Asks
+from app.panels.markup import plain
 from app.panels.page_map import PageMap
 from app.panels.parts import semibold
-from app.panels.prefix_tree import plain
 from app.panels.words import count, duration, listed, shorten
 from app.text import tr
 from engine.port import PageDetail

@@ -41,6 +41,20 @@ class PlotHeader(QWidget):
     def minimumSizeHint(self) -> QSize:
         return QSize(60, self.sizeHint().height())
 
+    def _fitting(self, metrics: QFontMetricsF, room: float) -> list[tuple[str, str, float]]:
+        """(words, mark, width) of what is shown; where room is short the marked values lose all but their number."""
+
+        def measured(values: Sequence[str]) -> list[tuple[str, str, float]]:
+            items = zip((self.when, *values), ("", *self._marks), strict=True)
+            return [(w, m, metrics.horizontalAdvance(w) + (_MARK + 4 if m else 0)) for w, m in items if w]
+
+        shown = measured(self.values)
+        if sum(width + _GAP for _, _, width in shown) - _GAP > room:
+            shown = measured([w.split()[0] if m and w else w for w, m in zip(self.values, self._marks, strict=True)])
+        while shown and sum(width + _GAP for _, _, width in shown) - _GAP > room:
+            del shown[0]
+        return shown
+
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = Theme.current()
         painter = QPainter(self)
@@ -53,10 +67,7 @@ class PlotHeader(QWidget):
         painter.setFont(theme.font("caption"))
         metrics = QFontMetricsF(painter.font())
         x = float(self.width())
-        for words, mark in zip((self.when, *self.values)[::-1], ("", *self._marks)[::-1], strict=True):
-            needed = metrics.horizontalAdvance(words) + (_MARK + 4 if mark else 0)
-            if not words or x - needed < left:
-                continue
+        for words, mark, needed in self._fitting(metrics, x - left)[::-1]:
             x -= needed
             if mark:
                 painter.setPen(Qt.PenStyle.NoPen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
@@ -20,6 +19,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
+from app.panels.markup import plain
 from app.panels.parts import paint_focus
 from app.panels.tree_layout import Node, TreeLayout, preferred_chain
 from app.panels.words import chain_name, count, listed, shorten
@@ -28,12 +28,6 @@ from app.theme import Theme
 from engine.port import PAGE_ACTIVE, PAGE_CACHED, PAGE_SHARED, ChainInfo, Segment, Snapshot
 
 _GAP, _MAX_ROW, _MIN_ROW, _FIT_HEIGHT = 2.0, 24.0, 5.0, 208.0
-_MARKUP = re.compile(r"<\|[^|>]*\|>(system|user|assistant)?|</?(start|end)_of_turn>(user|model)?|</?s>|<bos>|<eos>")
-
-
-def plain(text: str) -> str:
-    """A segment's text without the template's control tokens, on one line."""
-    return " ".join(_MARKUP.sub(" ", text).split())
 
 
 class PrefixTree(QWidget):
@@ -131,10 +125,10 @@ class PrefixTree(QWidget):
         )
 
     def label_of(self, segment: Segment) -> str:
-        """What stands on a segment: its text where several chats share it, else its chat, then its turn."""
+        """What stands on a segment: its text where it is a shared beginning, else its chat, then its turn."""
         chains = [self._chains[c] for c in segment.chains if c in self._chains]
         chats = {c.chat for c in chains}
-        if len(chats) != 1:
+        if len(chats) != 1 or (segment.parent is None and len(chains) > 1):
             return plain(segment.text) or tr("shared")
         parent = self._layout_of.by_id.get(segment.parent) if segment.parent is not None else None
         above = {self._chains[c].chat for c in parent.chains if c in self._chains} if parent else set()

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.panels.asks import Asks
+from app.panels.markup import MARKUP
 from app.panels.miss import Explanation
 from app.panels.parts import SectionHeader, label, semibold, tool_button
 from app.panels.words import shorten
@@ -22,9 +23,11 @@ class WhyCard(QWidget):
 
     Signals:
         closed: the person closed the card.
+        grown: the texts arrived; the card is taller now.
     """
 
     closed = Signal()
+    grown = Signal()
 
     def __init__(self, bridge: Asks) -> None:
         super().__init__()
@@ -74,6 +77,7 @@ class WhyCard(QWidget):
             if len(found) == len(parts) and asked == self._asked:
                 self._texts = (found[0], found[1], found[2])
                 self._paint_difference()
+                self.grown.emit()
 
         for number, tokens in enumerate(parts):
             if tokens:
@@ -85,14 +89,14 @@ class WhyCard(QWidget):
     def _paint_difference(self) -> None:
         if self._texts is None:
             return
-        common, stored, prompt = self._texts
+        common, stored, prompt = without_markup(*self._texts)
         stored, prompt, after = trim_common_end(stored, prompt)
         theme = Theme.current()
         self.difference.setFont(theme.font("mono_small"))
-        before = common if len(common) <= 28 else "… " + common[-26:]
+        before = common if len(common) <= 28 else "… " + common[-26:].lstrip()
+        inside_a_word = before and stored and not before[-1].isspace() and not stored[0].isspace()
         parts = [
-            html.escape(_one_line(before)),
-            _marked(stored, "diverged"),
+            html.escape(_one_line(before)) + ("" if inside_a_word else " ") + _marked(stored, "diverged"),
             f'<span style="color:{theme.color("muted").name()}">→</span>',
             _marked(prompt, "cached"),
             html.escape(shorten(after, 24)),
@@ -104,6 +108,12 @@ class WhyCard(QWidget):
         self._asked += 1
         self.hide()
         self.closed.emit()
+
+
+def without_markup(common: str, stored: str, prompt: str) -> tuple[str, str, str]:
+    """The texts without the template's control tokens, unless these are all that differs."""
+    before, one, other = (MARKUP.sub(" ", text) for text in (common, stored, prompt))
+    return (before.lstrip(), one, other) if one.strip() != other.strip() else (common, stored, prompt)
 
 
 def trim_common_end(stored: str, prompt: str) -> tuple[str, str, str]:

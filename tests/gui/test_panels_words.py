@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from app.panels import words
+from app.panels.markup import plain
 from app.panels.miss import explain, part_note, split
 from app.panels.ribbon import COMPUTED, DIVERGED, EVICTED, GENERATED, REUSED, cells_of, squeeze
 from app.panels.tree_layout import TreeLayout, chains_ending, preferred_chain
-from app.panels.why_card import trim_common_end
+from app.panels.why_card import trim_common_end, without_markup
 from engine.port import Prepared, ReleaseReport, Span, Turn
 from engine.scheduling.events import Finished, Miss
 from tests.gui.fakes_panels import NOW, scene
@@ -128,6 +129,15 @@ def test_texts_are_split_at_their_first_difference():
     assert split((1, 2), (1, 2, 3)) == ((1, 2), (), (3,))
     assert trim_common_end("30 days late and add", "firmer and add") == ("30 days late", "firmer", "and add")
     assert trim_common_end("same", "same") == ("same", "same", "")
+
+
+def test_control_tokens_are_left_out_unless_they_are_the_difference():
+    texts = ("<|im_start|>user\nRivers in ", "Asia.<|im_end|>", "Africa")
+    assert without_markup(*texts) == ("Rivers in ", "Asia. ", "Africa")
+    same = ("a", "<|im_end|>", "<|endoftext|>")
+    assert without_markup(*same) == same
+    assert plain("<|im_start|>system\nYou are brief.<|im_end|>\n") == "You are brief."
+    assert plain("<start_of_turn>user\nHi<end_of_turn>") == "Hi"
 
 
 def test_ribbon_cells_follow_the_pages():
