@@ -11,6 +11,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
+from app.settings.checks import sane
 from app.settings.values import Settings
 from app.state.plain import UnfitError, revive
 from app.text import tr
@@ -70,7 +71,7 @@ def _read(path: Path) -> Settings:
         log.warning("The settings in %s cannot be read, defaults are used: %s", path, error)
         return Settings()
     assert isinstance(found, Settings)
-    return found
+    return replace(found, engine=sane(found.engine))
 
 
 def _write(path: Path, value: Settings) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from app.state.sampling import ChatSettings
+from app.state.sampling import ChatSettings, Preset
 from app.theme import ThemeMode
 from engine.port import LoadOptions
 
@@ -51,13 +51,15 @@ class EngineSettings:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All of them. ``model`` is what was opened last ("": the default model), ``recent`` the files before it;
-    ``chat`` is what new chats begin with; ``seen_crash`` names the newest crash report that was offered."""
+    ``chat`` is what new chats begin with, ``presets`` are the person's own; ``seen_crash`` names the newest crash
+    report that was offered."""
 
     model: str = ""
     recent: tuple[str, ...] = ()
     theme: ThemeMode = "system"
     engine: EngineSettings = field(default_factory=EngineSettings)
     chat: ChatSettings = field(default_factory=ChatSettings)
+    presets: tuple[Preset, ...] = ()
     seen_crash: str = ""
 
     def with_model(self, path: str) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -29,20 +30,26 @@ class ChatSettings:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A named set of sampling values."""
+    """A named set of sampling values; ``own_name`` is the name of one that a person kept."""
 
     key: str
     sampling: SamplingParams
+    own_name: str = ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a person kept it."""
+        return bool(self.own_name)
 
     @property
     def name(self) -> str:
         """The name that a person sees."""
-        return {
+        return self.own_name or {
             "balanced": tr("Balanced"),
             "precise": tr("Precise"),
             "creative": tr("Creative"),
             "greedy": tr("Always the likeliest"),
-        }[self.key]
+        }.get(self.key, self.key)
 
 
 PRESETS = (
@@ -53,7 +60,7 @@ PRESETS = (
 )
 
 
-def preset_of(sampling: SamplingParams) -> Preset | None:
+def preset_of(sampling: SamplingParams, presets: Sequence[Preset] = PRESETS) -> Preset | None:
     """The preset with these values (the seed aside), or None when they were set by hand."""
     plain = replace(sampling, seed=None)
-    return next((preset for preset in PRESETS if preset.sampling == plain), None)
+    return next((preset for preset in presets if preset.sampling == plain), None)

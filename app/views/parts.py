@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtWidgets import QLabel, QToolButton, QWidget
+from PySide6.QtWidgets import QAbstractSpinBox, QLabel, QToolButton, QWidget
 
 from app.theme import icon
 
@@ -41,6 +41,11 @@ def label(text: str = "", role: str = "", parent: QWidget | None = None, *, wrap
         made.setProperty("role", role)
     made.setWordWrap(wrap)
     return made
+
+
+def padded(box: QAbstractSpinBox) -> None:
+    """Give a number's text the same distance from the edge as that of other inputs (no stylesheet reaches it)."""
+    box.lineEdit().setTextMargins(8, 0, 2, 0)
 
 
 def flow(

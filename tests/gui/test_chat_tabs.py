@@ -186,14 +186,14 @@ def test_docks_can_be_toggled_by_command(window):
 def test_settings_of_a_chat_reach_the_next_job(window):
     dialog = ChatSettingsDialog("T", ChatSettings())
     window.qtbot.addWidget(dialog)
-    dialog.system.setPlainText("Be brief.")
-    dialog.preset.setCurrentIndex(dialog.preset.findData("greedy"))
-    dialog.seed.setText("42")
-    dialog.max_new.setValue(99)
+    dialog.form.system.setPlainText("Be brief.")
+    dialog.form.preset.setCurrentIndex(dialog.form.preset.findData("greedy"))
+    dialog.form.seed.setText("42")
+    dialog.form.max_new.setValue(99)
     chosen = dialog.settings()
     assert (chosen.sampling.temperature, chosen.sampling.seed, chosen.max_new) == (0.0, 42, 99)
-    dialog.temperature.setValue(0.33)
-    assert dialog.preset.currentData() == ""
+    dialog.form.temperature.setValue(0.33)
+    assert dialog.form.preset.currentData() == ""
     window.controller.set_settings(window.chat, chosen)
     job = window.engine.jobs[window.type_and_send("hi")]
     assert (job.turns[0].role, job.turns[0].text, job.max_new) == ("system", "Be brief.", 99)
