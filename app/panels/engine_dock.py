@@ -126,6 +126,7 @@ class EngineDock(QDockWidget):
     def note_snapshot(self, snapshot: Snapshot) -> None:
         """Take in the pool of a snapshot: a release or an eviction by hand shows before the next step."""
         self.history.note_pool(snapshot.at, snapshot.pool)
+        self.history.imbalance = snapshot.integrity or self.history.imbalance
         self._shown_steps = -1
 
     def _on_state(self, state: EngineState) -> None:
@@ -206,7 +207,7 @@ class EngineDock(QDockWidget):
         self._say_now(series, now)
 
     def _say_now(self, series: Series, now: float) -> None:
-        self.lamp.set_state(self.history.imbalance if self.history.last is not None else None)
+        self.lamp.set_state(self.history.imbalance if self.history.first_at is not None else None)
         last = self.history.last
         if last is None:
             return

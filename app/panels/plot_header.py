@@ -32,7 +32,9 @@ class PlotHeader(QWidget):
         """Show values, and when they were (empty: now)."""
         if (when, tuple(values)) != (self.when, self.values):
             self.when, self.values = when, tuple(values)
-            self.setAccessibleDescription(", ".join(v for v in (when, *values) if v))
+            words = ", ".join(v for v in (when, *values) if v)
+            self.setAccessibleDescription(words)
+            self.setToolTip(words)
             self.update()
 
     def sizeHint(self) -> QSize:

@@ -208,6 +208,9 @@ def test_a_release_shows_without_a_step(dock, clock):
     dock.note_snapshot(replace(scene(), at=clock.now))
     dock._tick()
     assert dock.view.pool.header.values[1] == "31 cached"
+    dock.note_snapshot(replace(scene(), integrity="Page 7 has two owners."))
+    dock._tick()
+    assert dock.lamp.problem == "Page 7 has two owners."
 
 
 def test_free_is_what_is_left_up_to_the_capacity():
