@@ -65,7 +65,7 @@ class BubbleView(QWidget):
         self.busy = False
         self._frame = QFrame(self)
         self._frame.setProperty("surface", "bubble")
-        self.canvas = Canvas(self._frame, plain_text=True)
+        self.canvas = Canvas(self._frame, plain_text=True, surface="accent_soft")
         self.canvas.set_text(message.text)
         self.canvas.selecting.connect(self.selecting)
         self.versions = VersionSwitch(self._frame)

@@ -81,8 +81,8 @@ class Block(ABC, Generic[L]):
         """Where text that is being written goes on, or None where nothing can."""
         return None
 
-    def place(self, x: float) -> None:
-        """Move the widgets that belong to the block, whose origin is at ``x``; called when it moved or grew."""
+    def place(self) -> None:
+        """Move the widgets that belong to the block; called when it moved or grew."""
 
     def drop(self) -> None:
         """Delete the widgets that belong to the block."""

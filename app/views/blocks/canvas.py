@@ -28,8 +28,8 @@ class Canvas(BlockColumn):
     link_clicked = Signal(str)
     selecting = Signal()
 
-    def __init__(self, parent: QWidget | None = None, *, plain_text: bool = False, margin: int = 0) -> None:
-        super().__init__(parent, plain_text=plain_text, margin=margin)
+    def __init__(self, parent: QWidget | None = None, *, plain_text: bool = False, surface: str = "background") -> None:
+        super().__init__(parent, plain_text=plain_text, surface=surface)
         self._anchor: Place | None = None
         self._head: Place | None = None
         self.setMouseTracking(True)
@@ -81,7 +81,7 @@ class Canvas(BlockColumn):
             return None
         number = max(bisect_right(self._tops, point.y()) - 1, 0)
         block = self.blocks[number]
-        return number, block, point - QPointF(self._margin, block.top)
+        return number, block, point - QPointF(0, block.top)
 
     def _place_at(self, point: QPointF) -> Place | None:
         found = self._block_at(point)

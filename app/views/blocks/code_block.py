@@ -110,14 +110,14 @@ class CodeBlock(Block[CodeLeaf]):
         x = min(self.left + CODE_PAD + width - self._offset, self.left + self._width - CODE_PAD)
         return QRectF(x, y, 0, self._line_height)
 
-    def place(self, x: float) -> None:
+    def place(self) -> None:
         self._copy.adjustSize()
-        right = int(x + self.left + self._width) - 4
+        right = int(self.left + self._width) - 4
         self._copy.move(right - self._copy.width(), int(self.top) + 3)
         self._copy.show()
         if self._bar is not None:
             y = int(self.top + self.height) - 12
-            self._bar.setGeometry(int(x + self.left) + 6, y, int(self._width) - 12, 10)
+            self._bar.setGeometry(int(self.left) + 6, y, int(self._width) - 12, 10)
             self._bar.show()
 
     def drop(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 
-from PySide6.QtCore import QRectF, QSize, Signal
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -39,11 +39,11 @@ class BlockColumn(BlockHost):
 
     height_changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None, *, plain_text: bool = False, margin: int = 0) -> None:
+    def __init__(self, parent: QWidget | None = None, *, plain_text: bool = False, surface: str = "background") -> None:
         super().__init__(parent)
         self.blocks: list[Block] = []
         self._plain = plain_text
-        self._margin = margin
+        self._surface = surface
         self._source = ""
         self._pending: list[str] = []
         self._stream = MarkdownStream()
@@ -54,9 +54,12 @@ class BlockColumn(BlockHost):
         self._next_update = 0.0
         self._tops: list[float] = []
         self._dirty_from = 0
-        self._style = BlockStyle.current(Theme.current())
+        self._style = BlockStyle.current(Theme.current(), self._surface)
         Theme.current().changed.connect(self._on_theme)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        # Growing at the foot exposes only the new part, and scrolling moves pixels.
+        self.setAttribute(Qt.WidgetAttribute.WA_StaticContents)
+        self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
 
     @property
     def source(self) -> str:
@@ -110,14 +113,14 @@ class BlockColumn(BlockHost):
     def height_for(self, width: int) -> int:
         """The height of all blocks in this width; lays out what has no layout for it yet."""
         self._lay_out(width)
-        return int(self._height) + 2 * self._margin
+        return int(self._height)
 
     def natural_width(self) -> int:
         """The width the widest block would take, after ``height_for``."""
-        return int(max((block.natural_width for block in self.blocks), default=0.0)) + 2 * self._margin + 2
+        return int(max((block.natural_width for block in self.blocks), default=0.0)) + 2
 
     def sizeHint(self) -> QSize:
-        return QSize(200, int(self._height) + 2 * self._margin)
+        return QSize(200, int(self._height))
 
     def _take(self, text: str, *, final: bool) -> None:
         if self._plain:
@@ -126,9 +129,11 @@ class BlockColumn(BlockHost):
         else:
             update = self._stream.append(text, final=final)
         self._reconcile(update)
+        first = min(update.keep, len(self.blocks) - 1)
         if self._laid_out_for > 0:
             self._lay_out(self._laid_out_for)
-        self.update()
+        top = self.blocks[first].top - 2 if first > 0 else 0.0
+        self.update(0, int(top), self.width(), self.height())
 
     def _reconcile(self, update: Update) -> None:
         """Keep every block whose leaf is unchanged or grows in place; make the others anew."""
@@ -168,25 +173,25 @@ class BlockColumn(BlockHost):
         first = 0 if changed_width else self._dirty_from
         self._laid_out_for, self._dirty_from = width, len(self.blocks)
         previous = self.blocks[first - 1] if first else None
-        y = previous.top + previous.height if previous is not None else float(self._margin)
+        y = previous.top + previous.height if previous is not None else 0.0
         del self._tops[first:]
         for block in self.blocks[first:]:
             y += _gap(previous.leaf if previous is not None else None, block.leaf, self._plain)
             stale = changed_width or block.height == 0.0
             if stale:
-                block.lay_out(width - 2 * self._margin)
+                block.lay_out(width)
             if stale or block.top != y:
                 block.top = y
-                block.place(float(self._margin))
+                block.place()
             self._tops.append(y)
             y += block.height
             previous = block
-        if y - self._margin != self._height:
-            self._height = y - self._margin
+        if y != self._height:
+            self._height = y
             self.height_changed.emit()
 
     def _on_theme(self) -> None:
-        self._style = BlockStyle.current(Theme.current())
+        self._style = BlockStyle.current(Theme.current(), self._surface)
         self._drop(0)
         for leaf in self._leaves():
             self.blocks.append(self._make(leaf))
@@ -206,6 +211,7 @@ class BlockColumn(BlockHost):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
+        painter.fillRect(event.rect(), self._style.surface)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         exposed = QRectF(event.rect())
         first = max(bisect_right(self._tops, exposed.top()) - 1, 0)
@@ -214,7 +220,7 @@ class BlockColumn(BlockHost):
             if block.top > exposed.bottom():
                 break
             painter.save()
-            painter.translate(self._margin, block.top)
+            painter.translate(0, block.top)
             block.paint(painter, exposed.translated(0, -block.top), self.selection_in(number))
             painter.restore()
         if self._growing:
@@ -225,7 +231,7 @@ class BlockColumn(BlockHost):
         place = self.blocks[-1].cursor() if self.blocks else QRectF(0, 2, 0, 16)
         if place is not None:
             top = self.blocks[-1].top if self.blocks else 0.0
-            bar = QRectF(place.x() + 1 + self._margin, place.y() + top + 1, 3, place.height() - 2)
+            bar = QRectF(place.x() + 1, place.y() + top + 1, 3, place.height() - 2)
             painter.fillRect(bar, self._style.text)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

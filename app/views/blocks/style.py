@@ -46,11 +46,11 @@ class BlockStyle:
     accent: QColor
     code_text: QColor
     selection: QColor
-    background: QColor
+    surface: QColor
 
     @classmethod
-    def current(cls, theme: Theme) -> BlockStyle:
-        """The style of this moment."""
+    def current(cls, theme: Theme, surface: str = "background") -> BlockStyle:
+        """The style of this moment; ``surface`` is the token of what text stands on."""
         selection = QApplication.palette().color(QPalette.ColorRole.Highlight)
         selection.setAlphaF(0.28)
         return cls(
@@ -64,7 +64,7 @@ class BlockStyle:
             accent=theme.color("accent"),
             code_text=theme.color("text"),
             selection=selection,
-            background=theme.color("background"),
+            surface=theme.color(surface),
         )
 
     def heading(self, level: int) -> QFont:
