@@ -39,10 +39,11 @@ class SelfTestError(EngineError):
 
 
 class Collector:
-    """An ``EngineSink`` that keeps the reply; ``wait`` returns when the stream has ended."""
+    """An ``EngineSink`` that keeps the reply's tokens and whether kernels had to be compiled."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
+        self.compiled = False
         self._ended: queue.SimpleQueue[Finished | Failed] = queue.SimpleQueue()
 
     def on_step(self, report: StepReport) -> None:
@@ -54,7 +55,7 @@ class Collector:
                     self._ended.put(event)
 
     def on_state(self, state: EngineState) -> None:
-        """Nothing to keep: the load's future tells how it ended."""
+        self.compiled |= state.stage == "compiling"
 
     def on_prepared(self, prepared: Prepared) -> None:
         """Nothing to keep."""
@@ -116,9 +117,10 @@ def run() -> str:
         if tuple(collector.tokens) != EXPECTED:
             raise SelfTestError(f"The reply's tokens are wrong: {collector.tokens}.")
         pool = check_pool(loop)
+    kernels = "compiled" if collector.compiled else "kept from an earlier start"
     rate = (end.n_gen - 1) / max(end.gen_us / 1e6, 1e-6)
     return (
-        f"self-test fine: {end.n_gen} tokens as expected, ready after {ready:.1f} s, "
+        f"self-test fine: {end.n_gen} tokens as expected, ready after {ready:.1f} s (kernels {kernels}), "
         f"first token {end.ttft_us / 1e3:.0f} ms later, {rate:.0f} tokens/s; {pool}"
     )
 
