@@ -52,14 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (claim := single.claim(_absolute(arguments.model))) != "first":
         return _say_running(claim)
     logs.set_up()
-    crash.install()
+    reports, saving = Voice(), Voice()
+    crash.install(reports.said.emit)
     settings = SettingsKeeper(data_dir())
     Theme.install(app, settings.value.theme)
-    voice = StoreVoice()
-    store, notice = open_store(data_dir(), voice.said.emit)
+    store, notice = open_store(data_dir(), saving.said.emit)
     running = Application(_engine, store, settings)
-    voice.said.connect(lambda sentence: running.window.notices.say("store", sentence))
-    running.window.notices.say("store", notice)
+    running.say_saving(notice)
+    saving.said.connect(running.say_saving)
+    reports.said.connect(running.window.dialogs.tell_error)
     single.asked.connect(running.come_forward)
     _end_on_signals(app)
     running.show(arguments.model)
@@ -76,11 +77,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-class StoreVoice(QObject):
-    """Carries what the chats' own thread has to say to the window.
+class Voice(QObject):
+    """Carries what other threads have to say to the window.
 
     Signals:
-        said: (sentence) about saving, "" when all is well again.
+        said: (text).
     """
 
     said = Signal(str)
@@ -95,6 +96,7 @@ class Application:
         self.bridge = EngineBridge(make_port)
         self.clock = FrameClock()
         self.controller = ChatController(self.bridge, store, self.clock)
+        self.controller.set_defaults(settings.value.chat)
         self.opener = ModelOpener(self.bridge, settings)
         self.window = MainWindow(self.bridge, self.controller, self.opener, settings)
         settings.changed.connect(self._on_settings)
@@ -105,9 +107,16 @@ class Application:
         self.bridge.start()
         self.window.show()
         QTimer.singleShot(0, lambda: self.opener.open(model))
+        self.window.dialogs.offer_crash_report()
+
+    def say_saving(self, sentence: str) -> None:
+        """What is wrong with keeping the chats, "" when all is well."""
+        self.window.notices.say("store", sentence)
 
     def _on_settings(self, before: Settings) -> None:
-        Theme.current().set_mode(self.settings.value.theme)
+        now = self.settings.value
+        Theme.current().set_mode(now.theme)
+        self.controller.set_defaults(now.chat)
 
     def come_forward(self, file: str = "", token: str = "") -> None:
         """Another start wants this window; ``token`` lets it take the focus where the desktop asks for one."""

@@ -17,7 +17,7 @@ from app.theme import icon
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One action. ``shortcut`` "" means none; ``group`` parts the menu; ``icon_name`` "" means none."""
+    """One action. ``group`` parts the menu; ``icon_name`` "" means none; ``also`` is a second shortcut."""
 
     key: str
     words: str
@@ -25,6 +25,12 @@ class Command:
     run: Callable[[], object]
     group: str = "chat"
     icon_name: str = ""
+    also: str = ""
+
+    @property
+    def shortcuts(self) -> list[str]:
+        """Every shortcut, the one that is shown first."""
+        return [keys for keys in (self.shortcut, self.also) if keys]
 
 
 class Commands:
@@ -41,13 +47,12 @@ class Commands:
             action = QAction(command.words, self._window)
             if command.icon_name:
                 action.setIcon(icon(command.icon_name))
-            if command.shortcut:
-                sequence = QKeySequence(command.shortcut)
-                taken = next((c.key for c in self.known.values() if c.shortcut == command.shortcut), None)
+            for keys in command.shortcuts:
+                taken = next((c.key for c in self.known.values() if keys in c.shortcuts), None)
                 if taken is not None:
-                    raise ValueError(f"{command.shortcut} is the shortcut of {taken} already")
-                action.setShortcut(sequence)
-                action.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
+                    raise ValueError(f"{keys} is the shortcut of {taken} already")
+            action.setShortcuts([QKeySequence(keys) for keys in command.shortcuts])
+            action.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
             action.triggered.connect(lambda _=False, run=command.run: run())
             self._window.addAction(action)
             self.known[command.key] = command

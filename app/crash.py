@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -18,6 +19,8 @@ from engine.catalog import data_dir
 log = logging.getLogger(__name__)
 KEPT = 20
 _fault_file: IO[str] | None = None
+_told: Callable[[str], object] | None = None
+_written = 0
 
 
 def reports_dir() -> Path:
@@ -32,9 +35,13 @@ def reports() -> list[Path]:
     return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
-def install() -> None:
-    """Write a report for every exception that nobody caught, on any thread, and for faults of the process."""
-    global _fault_file
+def install(told: Callable[[str], object] | None = None) -> None:
+    """Write a report for every exception that nobody caught, on any thread, and for faults of the process.
+
+    ``told`` gets the path of each report that is written, on the thread of the exception.
+    """
+    global _fault_file, _told
+    _told = told
     sys.excepthook = _on_exception
     threading.excepthook = lambda given: _on_exception(
         given.exc_type, given.exc_value or given.exc_type(), given.exc_traceback
@@ -51,7 +58,8 @@ def install() -> None:
 
 def uninstall() -> None:
     """The program ends well: leave no empty report behind."""
-    global _fault_file
+    global _fault_file, _told
+    _told = None
     faulthandler.disable()
     sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
     if _fault_file is not None:
@@ -88,5 +96,11 @@ def _on_exception(kind: type[BaseException], error: BaseException, trace: Traceb
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
+    global _written
     log.critical("an error that nobody handled", exc_info=(kind, error, trace))
-    write_report(error, trace)
+    if _written >= KEPT:  # an error in every frame must not fill the disk
+        return
+    _written += 1
+    path = write_report(error, trace)
+    if path is not None and _told is not None:
+        _told(str(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QDockWidget, QFileDialog, QMainWindow, QMessageBox, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QDockWidget, QFileDialog, QMainWindow, QMessageBox, QVBoxLayout, QWidget
 
 from app.commands import Commands
 from app.engine_thread import EngineBridge
@@ -24,6 +24,7 @@ from app.views.sidebar import Sidebar
 from app.views.tab_area import TabArea
 from app.views.toast import Toast
 from app.window_commands import window_commands
+from app.window_dialogs import WindowDialogs
 
 
 class MainWindow(QMainWindow):
@@ -50,6 +51,7 @@ class MainWindow(QMainWindow):
         self._place_docks()
         self.toast = Toast(self)
         self.commands = Commands(self)
+        self.dialogs = WindowDialogs(self, self)
         self.commands.add(*window_commands(self, self.cache_dock, self.engine_dock))
         self.sidebar.set_menu(self.commands.menu(self))
         self._connect()
@@ -118,6 +120,31 @@ class MainWindow(QMainWindow):
         if (chat := self.tabs.current_chat()) is not None:
             self.tabs.split(chat)
 
+    def rename_current(self) -> None:
+        """Give the chat in front another title, in the list on the left."""
+        if (chat := self.tabs.current_chat()) is not None:
+            self.sidebar_dock.show()
+            self.sidebar.rename(chat)
+
+    def delete_current(self) -> None:
+        """Delete the chat in front, with a way back."""
+        if (chat := self.tabs.current_chat()) is not None:
+            self.delete_chat(chat)
+
+    def copy_last_reply(self) -> None:
+        """Put the last reply of the chat in front on the clipboard, as the model wrote it."""
+        chat = self.tabs.current_chat()
+        path = self.controller.conversation(chat).path() if chat is not None else []
+        reply = next((message for message in reversed(path) if message.role == "assistant" and message.text), None)
+        if reply is not None:
+            QApplication.clipboard().setText(reply.text)
+            self.toast.say(tr("The reply is on the clipboard."))
+
+    def focus_input(self) -> None:
+        """Type into the chat in front."""
+        if (pane := self.current_pane()) is not None:
+            pane.composer.input.setFocus()
+
     def focus_search(self) -> None:
         """Type to search all chats."""
         self.sidebar_dock.show()
@@ -142,7 +169,7 @@ class MainWindow(QMainWindow):
         if chat is None:
             return
         known = self.controller.conversation(chat).settings
-        dialog = ChatSettingsDialog(self.controller.title(chat), known, self)
+        dialog = ChatSettingsDialog(self.controller.title(chat), known, self, shelf=self.dialogs.presets)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.accepted.connect(lambda: self.controller.set_settings(chat, dialog.settings()))
         dialog.open()
@@ -181,6 +208,14 @@ class MainWindow(QMainWindow):
         if path:
             self.opener.open(path)
 
+    def reload_model(self) -> None:
+        """Load the model again, with the settings of now."""
+        self.opener.reload()
+
+    def stop_loading(self) -> None:
+        """Stop a download or a load."""
+        self.opener.cancel()
+
     def ask_link(self, address: str) -> None:
         """A link that a model wrote is opened only when the person says so."""
         box = QMessageBox(self)
@@ -204,7 +239,7 @@ class MainWindow(QMainWindow):
         side.chat_chosen.connect(self.show_chat)
         side.delete_asked.connect(self.delete_chat)
         side.export_asked.connect(self.export_chat)
-        side.model_asked.connect(self.choose_model)
+        side.model_asked.connect(self.dialogs.models)
         tabs.current_changed.connect(self._on_current)
         tabs.layout_changed.connect(self._save_workspace)
         tabs.pane_opened.connect(self._wire_pane)
@@ -234,7 +269,7 @@ class MainWindow(QMainWindow):
                 self.cache_dock.show()
                 self.cache_dock.raise_()
             case "choose_model":
-                self.choose_model()
+                self.dialogs.models()
             case "settings":
                 self.edit_settings(chat)
 

@@ -60,6 +60,7 @@ class ChatController(QObject):
         self._heads = {head.id: head for head in store.heads()}
         self._open: dict[str, Conversation] = {}
         self._deleted: list[ChatHead] = []
+        self._defaults = ChatSettings()
         self._streams = itertools.count(1)
         self.tracker = ReplyTracker(bridge, store, clock, self)
         self.tracker.grew.connect(self.reply_grew)
@@ -100,7 +101,7 @@ class ChatController(QObject):
             if chat in self._heads and not conversation.messages and not conversation.title:
                 return chat
         now = time.time()
-        conversation = Conversation(new_id(), created=now, updated=now)
+        conversation = Conversation(new_id(), created=now, updated=now, settings=self._defaults)
         self._open[conversation.id] = conversation
         self._save_head(conversation)
         return conversation.id
@@ -206,6 +207,13 @@ class ChatController(QObject):
             conversation.settings = settings
             self.store.save_chat(conversation)
             self.settings_changed.emit(chat)
+
+    def set_defaults(self, settings: ChatSettings) -> None:
+        """What new chats begin with; an open one in which nobody wrote and nothing was set follows."""
+        before, self._defaults = self._defaults, settings
+        for chat, conversation in self._open.items():
+            if not conversation.messages and conversation.settings == before:
+                self.set_settings(chat, settings)
 
     def delete(self, chat: str) -> None:
         """Delete a chat; ``undo_delete`` brings the last one back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -79,6 +80,10 @@ class ModelOpener(QObject):
         options = self._settings.value.engine.load_options(facts.path, facts.kv_bytes_per_token)
         self._bridge.ask(self._bridge.port.load(options), self._on_loaded, self._tell_failed)
 
+    def look(self, path: str, callback: Callable[[ModelFacts], None], on_error: Callable[[EngineError], None]) -> None:
+        """Read what the file is, without loading it."""
+        self._bridge.ask(self._files.submit(read_facts, path), callback, on_error)
+
     def cancel(self) -> None:
         """Stop a download or a load; what was loaded before goes on."""
         if self._fetching:
@@ -103,7 +108,7 @@ class ModelOpener(QObject):
     def _inspect(self, path: str) -> None:
         """Look at the file first: does it fit?"""
         self._fetching = ""
-        self._bridge.ask(self._files.submit(read_facts, path), self._on_facts, self._tell_failed)
+        self.look(path, self._on_facts, self._tell_failed)
 
     def _on_facts(self, facts: ModelFacts) -> None:
         fit = fit_of(facts, self._settings.value.engine)

@@ -97,6 +97,14 @@ class Sidebar(QWidget):
         else:
             self.list.clearSelection()
 
+    def rename(self, chat: str) -> None:
+        """Let the person type another title for a chat."""
+        self.search.clear()
+        index = self.model.index_of(chat)
+        if index.isValid():
+            self.list.setCurrentIndex(index)
+            self.list.edit(index)
+
     def set_menu(self, menu: QMenu) -> None:
         """All commands, behind the button beside the name."""
         self._menu_button.clicked.connect(
