@@ -28,6 +28,7 @@ from engine.kernels.simd import (
     call,
     constant,
     emit_fma,
+    emit_prefetch,
     f32x16,
     load,
     shuffle,
@@ -35,6 +36,7 @@ from engine.kernels.simd import (
     store,
 )
 
+_AHEAD, _FEW = 512, 2
 _BYTES16 = ir.VectorType(BYTE, 16)
 _HALVES = ir.VectorType(HALF, 32)
 
@@ -137,6 +139,23 @@ def dot_codes(context, dots, fmt, first, last, codes, base, stride):
         return block
 
     return dots(dots, fmt, first, last, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic(prefer_literal=True)
+def fetch_ahead(context, fmt, m, codes):
+    """Ask for the weights that are needed soon. With few columns (``m``, a constant) a product waits for memory, and
+    the processor's own prefetching stops at every page."""
+    if not _literal(fmt, m):
+        return None
+    kind = FORMATS[fmt.literal_value]
+
+    def generate(context, b, sig, values):
+        if m.literal_value <= _FEW:
+            for offset in range(0, kind.code_bytes + kind.scale_bytes, 64):
+                emit_prefetch(b, _at(b, values[2], _AHEAD + offset))
+        return context.get_dummy_value()
+
+    return types.void(fmt, m, types.int64), generate
 
 
 @intrinsic(prefer_literal=True)

@@ -1,7 +1,8 @@
 """Packed weight formats: what a GGUF tensor becomes at load, without loss.
 
 Rows are interleaved by 16, so that one vector instruction feeds 16 outputs and needs no horizontal sum. A block of 16
-rows holds first the codes of all its groups (a group is 32 columns), then the scales of all its groups:
+rows is one stream, read from front to back: group by group (32 columns) its codes and then its scales; what 8 groups
+share comes before them. (With codes and scales apart, memory gave half the bandwidth.)
 
 * Codes are cut into bit planes. Vector v of a group (v = 0 … 7) has columns 4v … 4v+3 of the 16 rows, byte 4 * row + b
   for column 4v + b. The 4-bit plane keeps vectors v and v + 4 in one (low and high nibble), the 2-bit plane vectors
@@ -66,6 +67,11 @@ class Format:
         return _SUPER_BYTES[self.scales]
 
     @property
+    def group_bytes(self) -> int:
+        """Bytes of codes and scales for one group of 16 rows."""
+        return self.code_bytes + self.scale_bytes
+
+    @property
     def file_bytes(self) -> int:
         """Bytes in the file for one block of a row (32 or 256 columns)."""
         return _FILE_BYTES[self.type]
@@ -87,7 +93,7 @@ class Format:
 
     def block_bytes(self, groups: int) -> int:
         """Bytes of one block of 16 rows with ``groups`` groups, a multiple of 64."""
-        total = groups * (self.code_bytes + self.scale_bytes)
+        total = groups * self.group_bytes
         if self.super_bytes:
             total += groups // SUPER * self.super_bytes
         return -(-total // 64) * 64

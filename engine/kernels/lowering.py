@@ -321,7 +321,6 @@ class _Lowering:
         words = {
             layout.M_WEIGHTS: packed.address,
             layout.M_BLOCK_BYTES: packed.block_bytes,
-            layout.M_SCALES_AT: packed.scales_at,
             layout.M_GROUPS: packed.groups,
             layout.M_COLS: packed.cols,
             layout.M_X: source,

@@ -7,7 +7,7 @@ multiply-add each: a column's result does not depend on which others are compute
 
 from __future__ import annotations
 
-from engine.kernels.codes import add_minima, dot_codes, dot_high_codes, group_scale
+from engine.kernels.codes import add_minima, dot_codes, dot_high_codes, fetch_ahead, group_scale
 from engine.kernels.columns import (
     add_from_rows,
     any_column,
@@ -34,7 +34,6 @@ from engine.kernels.layout import (
     M_OUTPUTS,
     M_ROWS,
     M_SCALE,
-    M_SCALES_AT,
     M_TILES,
     M_WEIGHTS,
     M_X,
@@ -79,21 +78,21 @@ def _whole_tile(fmt: Format, m: int) -> Kernel:
         high = Q_BYTES * get(args, M_GROUPS)
         for block in range(begin, end):
             codes = get(args, M_WEIGHTS) + block * get(args, M_BLOCK_BYTES)
-            scales = codes + get(args, M_SCALES_AT)
             x = get(args, M_X) + first * stride
             acc = zero_columns(m)
             for _ in range(get(args, M_GROUPS) // share):
-                top = scales
-                scales += super_bytes
+                top = codes
+                codes += super_bytes
                 for _ in range(share):
+                    fetch_ahead(index, m, codes)
+                    scales = codes + code_bytes
                     dots = offset_dots(m, x + Q_NEGATIVE, stride, shift)
                     dots = dot_codes(dots, index, 0, 8, codes, x, stride)
                     if any_column(dots, x + Q_OUTLIERS, stride) != 0:
                         dots = dot_high_codes(dots, index, 0, 8, codes, x + high, stride)
                     acc = scale_dots(acc, dots, group_scale(index, 0, top, scales), x + Q_SCALE, stride)
                     acc = add_minima(acc, index, 0, top, scales, x, stride)
-                    codes += code_bytes
-                    scales += scale_bytes
+                    codes = scales + scale_bytes
                     x += Q_BYTES
             finish(acc, args, first, block)
 
@@ -110,13 +109,14 @@ def _halves_tile(fmt: Format, m: int) -> Kernel:
         high = Q_BYTES * get(args, M_GROUPS)
         for block in range(begin, end):
             codes = get(args, M_WEIGHTS) + block * get(args, M_BLOCK_BYTES)
-            scales = codes + get(args, M_SCALES_AT)
             x = get(args, M_X) + first * stride
             acc = zero_columns(m)
             for _ in range(get(args, M_GROUPS) // SUPER):
-                top = scales
-                scales += super_bytes
+                top = codes
+                codes += super_bytes
                 for _ in range(SUPER):
+                    fetch_ahead(index, m, codes)
+                    scales = codes + code_bytes
                     dots = offset_dots(m, x + Q_NEGATIVE_HALVES, stride, shift)
                     dots = dot_codes(dots, index, 0, 4, codes, x, stride)
                     if any_column(dots, x + Q_OUTLIERS, stride) != 0:
@@ -129,8 +129,7 @@ def _halves_tile(fmt: Format, m: int) -> Kernel:
                         dots = dot_high_codes(dots, index, 4, 8, codes, x + high, stride)
                     acc = scale_dots(acc, dots, group_scale(index, 1, top, scales), x + Q_SCALE, stride)
                     acc = add_minima(acc, index, 1, top, scales, x, stride)
-                    codes += code_bytes
-                    scales += scale_bytes
+                    codes = scales + scale_bytes
                     x += Q_BYTES
             finish(acc, args, first, block)
 

@@ -29,9 +29,9 @@ from engine.kernels.simd import (
 )
 
 # Packing one tensor.
-K_SOURCE, K_ROW_BYTES, K_ROWS, K_GROUPS, K_TARGET, K_BLOCK_BYTES, K_SCALES_AT, K_COLS = range(8)
+K_SOURCE, K_ROW_BYTES, K_ROWS, K_GROUPS, K_TARGET, K_BLOCK_BYTES, K_COLS = range(7)
 # Reading rows back: as above, and where they go.
-U_WEIGHTS, U_BLOCK_BYTES, U_SCALES_AT, U_GROUPS, U_OUT, U_FACTOR, U_COLS = range(7)
+U_WEIGHTS, U_BLOCK_BYTES, U_GROUPS, U_OUT, U_FACTOR, U_COLS = range(6)
 
 _LOW = 0x0F0F0F0F
 _PAIR = 0x03030303
@@ -190,7 +190,7 @@ def _packer(fmt: Format) -> Kernel:
     """The kernel that packs one type of tensor."""
     codes, scale = _READERS[fmt.type]
     index = fmt.index
-    code_bytes, scale_bytes, super_bytes, file_bytes = fmt.code_bytes, fmt.scale_bytes, fmt.super_bytes, fmt.file_bytes
+    code_bytes, group_bytes, super_bytes, file_bytes = fmt.code_bytes, fmt.group_bytes, fmt.super_bytes, fmt.file_bytes
     share = SUPER if super_bytes else 1
 
     def pack(context, args, begin, end, scratch):
@@ -198,18 +198,16 @@ def _packer(fmt: Format) -> Kernel:
             base = get(args, K_TARGET) + block * get(args, K_BLOCK_BYTES)
             for r in range(min(16, get(args, K_ROWS) - 16 * block)):
                 p = get(args, K_SOURCE) + (16 * block + r) * get(args, K_ROW_BYTES)
-                out = base + 4 * r
-                s = base + get(args, K_SCALES_AT)
+                at = base
                 for _ in range(get(args, K_GROUPS) // share):
-                    top = s
-                    s += super_bytes
+                    top = at
+                    at += super_bytes
                     for g in range(share):
                         low = (codes(p, g, 0), codes(p, g, 1), codes(p, g, 2), codes(p, g, 3))
                         high = (codes(p, g, 4), codes(p, g, 5), codes(p, g, 6), codes(p, g, 7))
-                        store_codes(index, out, low, high)
-                        scale(p, g, r, s, top)
-                        out += code_bytes
-                        s += scale_bytes
+                        store_codes(index, at + 4 * r, low, high)
+                        scale(p, g, r, at + code_bytes, top)
+                        at += group_bytes
                     p += file_bytes
 
     return Kernel(f"pack_{fmt.name}", pack)
@@ -240,7 +238,7 @@ def pack_2_bytes(context, args, begin, end, scratch):
 def _row_reader(fmt: Format) -> Kernel:
     """The kernel that reads rows of a packed tensor back as float32: rows tokens[begin:end] of the step's context."""
     index = fmt.index
-    code_bytes, scale_bytes, super_bytes = fmt.code_bytes, fmt.scale_bytes, fmt.super_bytes
+    code_bytes, group_bytes, super_bytes = fmt.code_bytes, fmt.group_bytes, fmt.super_bytes
     share = SUPER if super_bytes else 1
 
     def read(context, args, begin, end, scratch):
@@ -248,15 +246,13 @@ def _row_reader(fmt: Format) -> Kernel:
         for i in range(begin, end):
             row = load_i32(get(context, C_TOKENS) + 4 * i)
             out = get(get(args, U_OUT), i)
-            codes = get(args, U_WEIGHTS) + (row >> 4) * get(args, U_BLOCK_BYTES)
-            s = codes + get(args, U_SCALES_AT)
+            at = get(args, U_WEIGHTS) + (row >> 4) * get(args, U_BLOCK_BYTES)
             for _ in range(get(args, U_GROUPS) // share):
-                top = s
-                s += super_bytes
+                top = at
+                at += super_bytes
                 for _ in range(share):
-                    read_group(index, codes, top, s, row & 15, factor, out)
-                    codes += code_bytes
-                    s += scale_bytes
+                    read_group(index, at, top, at + code_bytes, row & 15, factor, out)
+                    at += group_bytes
                     out += 128
 
     return Kernel(f"read_{fmt.name}", read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ from engine.kernels.team import (
 )
 
 _BLOCKS_A_TURN = 16
+_HUGE = 2 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -61,11 +63,6 @@ class Packed:
         return self.cols // GROUP if self.format else 0
 
     @property
-    def scales_at(self) -> int:
-        """Where a block's scales begin."""
-        return self.groups * self.format.code_bytes if self.format else 0
-
-    @property
     def address(self) -> int:
         """Where the first block lies."""
         return int(self.memory.ctypes.data)
@@ -82,14 +79,18 @@ class Packed:
 
 
 def aligned(n: int) -> np.ndarray:
-    """``n`` zero bytes that start at a multiple of 64."""
-    memory = np.zeros(n + 64, np.uint8)
-    skip = -memory.ctypes.data % 64
-    return memory[skip : skip + n]
+    """``n`` zero bytes that start at a multiple of 64; on huge pages, where that pays and the system has them."""
+    if n < _HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        memory = np.zeros(n + 64, np.uint8)
+        return memory[-memory.ctypes.data % 64 :][:n]
+    pages = mmap.mmap(-1, n + _HUGE)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(pages, np.uint8)
+    return memory[-memory.ctypes.data % _HUGE :][:n]
 
 
 def _empty(tensor: Tensor) -> Packed:
-    """A packed tensor with its memory still zeros."""
+    """A packed tensor without its memory."""
     rows, cols = tensor.shape[-2:] if len(tensor.shape) > 1 else (1, tensor.shape[0])
     experts = tensor.shape[0] if len(tensor.shape) == 3 else 1
     try:
@@ -106,14 +107,17 @@ def _empty(tensor: Tensor) -> Packed:
         block_bytes = fmt.block_bytes(cols // GROUP)
     else:
         block_bytes = -(-cols * BLOCK_ROWS * FLOAT_BYTES[float_kind] // 64) * 64
-    blocks = experts * -(-rows // BLOCK_ROWS)
-    return Packed(rows, cols, experts, fmt, float_kind, block_bytes, aligned(blocks * block_bytes))
+    return Packed(rows, cols, experts, fmt, float_kind, block_bytes, np.zeros(0, np.uint8))
 
 
 def pack_all(tensors: Sequence[Tensor], team: Team) -> list[Packed]:
     """Pack tensors with all threads of ``team``; float32[…] for each is ``unpack`` of the result, bit for bit what the
     gguf package dequantizes. Raises ``UnsupportedModelError`` for a type that no kernel computes with."""
     packed = [_empty(tensor) for tensor in tensors]
+    arena = aligned(sum(p.experts * p.expert_bytes for p in packed))
+    for result in packed:
+        size = result.experts * result.expert_bytes
+        result.memory, arena = arena[:size], arena[size:]
     kept: list[np.ndarray] = []
     ops: list[list[int]] = []
     for tensor, result in zip(tensors, packed, strict=True):
@@ -127,7 +131,6 @@ def pack_all(tensors: Sequence[Tensor], team: Team) -> list[Packed]:
             args[pk.K_TARGET] = result.address + expert * result.expert_bytes
             args[pk.K_ROW_BYTES], args[pk.K_ROWS], args[pk.K_COLS] = row_bytes, result.rows, result.cols
             args[pk.K_GROUPS], args[pk.K_BLOCK_BYTES] = result.groups, result.block_bytes
-            args[pk.K_SCALES_AT] = result.scales_at
             kept.append(args)
             ops.append([kernel.address, args.ctypes.data, result.blocks])
     _run(team, ops)
@@ -160,11 +163,7 @@ def pack(tensor: Tensor, threads: int = 1) -> Packed:
 def reader_arguments(packed: Packed, out_rows: int, factor: float) -> np.ndarray:
     """The arguments of ``packed.reader``: rows go to the addresses in the table at ``out_rows``."""
     args = np.zeros(16, np.int64)
-    args[pk.U_WEIGHTS], args[pk.U_BLOCK_BYTES], args[pk.U_SCALES_AT] = (
-        packed.address,
-        packed.block_bytes,
-        packed.scales_at,
-    )
+    args[pk.U_WEIGHTS], args[pk.U_BLOCK_BYTES] = packed.address, packed.block_bytes
     args[pk.U_GROUPS], args[pk.U_COLS], args[pk.U_OUT] = packed.groups, packed.cols, out_rows
     args[pk.U_FACTOR : pk.U_FACTOR + 1].view(np.float32)[0] = factor
     return args
