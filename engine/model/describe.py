@@ -13,7 +13,7 @@ from engine.gguf import TENSOR_TYPES, GGUFFile, open_gguf
 from engine.kernels.ops import Program
 from engine.model import registry
 from engine.model.config import ModelConfig
-from engine.model.memory import weights_bytes, workspace_bytes
+from engine.model.memory import kv_bytes_per_token, weights_bytes, workspace_bytes
 
 DEFAULT_CONTEXT = 8192
 MAX_ROWS = 128
@@ -53,7 +53,7 @@ def describe_file(file: GGUFFile, config: ModelConfig, program: Program, *, kv_d
         "tensor_types": tensor_types(file),
         "memory": {
             "weights_bytes": weights_bytes(program),
-            "kv_bytes_per_token": kv_bytes_per_token(program, kv_dtype),
+            "kv_bytes_per_token": kv_bytes_per_token(program, np.dtype(kv_dtype).itemsize),
             "workspace_bytes": workspace_bytes(program, MAX_ROWS),
         },
         "metadata": _plain_metadata(file),
@@ -68,11 +68,6 @@ def count_parameters(file: GGUFFile) -> int:
 def tensor_types(file: GGUFFile) -> dict[str, int]:
     """How many tensors there are of each type, by name."""
     return dict(Counter(TENSOR_TYPES[tensor.type].name for tensor in file.tensors.values()))
-
-
-def kv_bytes_per_token(program: Program, kv_dtype: str) -> int:
-    """Bytes of K and V of one position in all layers."""
-    return 2 * program.n_layers * program.kv_heads * program.head_size * np.dtype(kv_dtype).itemsize
 
 
 def _plain_metadata(file: GGUFFile) -> dict[str, Any]:

@@ -22,9 +22,11 @@ from engine.gguf import GGUFFile, open_gguf
 from engine.kernels.ops import Batch, Program
 from engine.model import registry
 from engine.model.config import ModelConfig
-from engine.model.describe import MAX_ROWS, choose_context, describe, describe_file
+from engine.model.describe import MAX_ROWS, choose_context, describe, describe_file, tensor_types
 from engine.model.executor import Backend, Executor, KVDtype, make_executor
+from engine.model.memory import check_fits
 from engine.model.sampling import sample_sessions
+from engine.model.warming import warm_kernels
 from engine.scheduling.request import SamplingParams
 from engine.text.tokenizer import Tokenizer
 
@@ -301,6 +303,7 @@ def load_model(
     kv_dtype: KVDtype = "float16",
     backend: Backend = "compiled",
     progress: Callable[[float], None] | None = None,
+    compiling: Callable[[float, str], None] | None = None,
     cancel: Callable[[], bool] | None = None,
     exact: bool = False,
 ) -> LanguageModel:
@@ -308,13 +311,17 @@ def load_model(
 
     ``n_ctx`` None takes min(the model's, 8,192) tokens of context; more than the model's own is cut to that.
     ``threads`` None takes all cores. ``exact`` runs prompts in the generated lane too, so that all results are equal
-    bit for bit. ``progress`` hears 0..1; when ``cancel`` returns True, ``CancelledError`` ends the load. ``backend``
-    "numpy" is the slow oracle. Errors: ModelFileError, UnsupportedModelError, ModelMemoryError.
+    bit for bit. ``compiling`` hears of kernels that have to be compiled first (0..1 and a phrase), ``progress`` of the
+    weights (0..1); when ``cancel`` returns True, ``CancelledError`` ends the load. ``backend`` "numpy" is the slow
+    oracle. Errors: ModelFileError, UnsupportedModelError, ModelMemoryError.
     """
     file = open_gguf(path)
     try:
         config = registry.read(file.metadata, file.tensors)
         program = registry.build(config, file.tensors, choose_context(config, n_ctx))
+        if backend == "compiled":
+            check_fits(program, max_rows=MAX_ROWS, kv_item_bytes=np.dtype(kv_dtype).itemsize)
+            warm_kernels(tensor_types(file), kv_dtype, report=compiling, cancelled=cancel)
         executor = make_executor(
             program,
             max_rows=MAX_ROWS,

@@ -12,7 +12,6 @@ from engine.hosting.bundle import LoadProgress
 from engine.model.describe import count_parameters, tensor_types
 from engine.model.language_model import LanguageModel, load_model
 from engine.model.memory import weights_bytes
-from engine.model.warming import warm_kernels
 from engine.port import LoadOptions, ModelInfo
 from engine.scheduling.request import Request
 from engine.text.chat import ChatRenderer
@@ -51,17 +50,17 @@ class ModelBundle:
 
 
 def load_bundle(options: LoadOptions, progress: LoadProgress) -> ModelBundle:
-    """Compile what is not yet compiled (in a child process), then load.
+    """Load a model, telling how far compiling and packing are.
 
     Errors: ModelFileError, UnsupportedModelError, ModelMemoryError, CancelledError.
     """
-    warm_kernels(options.path, kv_dtype=options.kv_dtype, progress=progress)
     model = load_model(
         options.path,
         n_ctx=options.n_ctx,
         threads=options.threads,
         kv_dtype=options.kv_dtype,
         progress=partial(progress.report, "loading"),
+        compiling=partial(progress.report, "compiling"),
         cancel=lambda: progress.cancelled,
         exact=options.exact,
     )

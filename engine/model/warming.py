@@ -1,105 +1,129 @@
-"""Compiling the kernels that a model needs in a child process: it can be killed, and what it compiled lands on disk."""
+"""Compiling kernels ahead of a load, in a child process that can be killed; its results land in the kernel cache."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import queue
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
-from engine.errors import EngineError
-from engine.gguf import open_gguf
-from engine.hosting.bundle import LoadProgress
-from engine.model.describe import tensor_types
+import engine
+from engine.errors import CancelledError
+
+log = logging.getLogger(__name__)
 
 CHILD_ARGUMENT = "--warm-kernels"
-"""What a packaged app is started with to become the compiling process."""
+"""What a packaged app is started with to become the compiling child."""
 
-_POLL_S = 0.1
+_LOOK_S = 0.1
 
 
-def child_command() -> list[str]:
-    """The command that starts a compiling process: this Python, or the packaged app itself."""
+def warm_kernels(
+    types: Iterable[str],
+    kv_dtype: str,
+    *,
+    report: Callable[[float, str], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> None:
+    """Compile the kernels that a model with tensors of these ``types`` needs, unless they are cached.
+
+    ``report`` hears a fraction and a phrase. When ``cancelled`` says so the child ends and ``CancelledError`` is
+    raised. A child that fails costs only time: the load then compiles by itself.
+    """
+    from engine.kernels.warm import is_warm
+
+    names = sorted(set(types))
+    if is_warm(names, kv_dtype):
+        return
+    report = report or (lambda fraction, detail: log.debug("compiling: %s", detail))
+    report(0.0, "preparing kernels for this processor")
+    child = _Child(["--types", ",".join(names), "--kv", kv_dtype])
+    try:
+        while (line := child.next_line()) is not None:
+            if cancelled is not None and cancelled():
+                raise CancelledError("Loading was cancelled.")
+            if line:
+                told = json.loads(line)
+                report(told["done"] / told["total"], f"kernel {told['done']} of {told['total']}")
+        child.log_failure()
+    finally:
+        child.end()
+
+
+class _Child:
+    """The compiling process, and the threads that read what it says."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self._process = subprocess.Popen(
+            [*_command(), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_environment(),
+            text=True,
+            start_new_session=True,
+        )
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._complaints: list[str] = []
+        self._readers = [
+            threading.Thread(target=target, name="kvscope-warm") for target in (self._read, self._read_complaints)
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _read_complaints(self) -> None:
+        assert self._process.stderr is not None
+        self._complaints.extend(self._process.stderr)
+
+    def next_line(self) -> str | None:
+        """The next line, "" if none came for a moment, None at the end."""
+        try:
+            return self._lines.get(timeout=_LOOK_S)
+        except queue.Empty:
+            return ""
+
+    def log_failure(self) -> None:
+        """Wait for the end; if it failed, say so where developers look."""
+        if self._process.wait() != 0:
+            self._readers[1].join()
+            log.warning("compiling kernels ahead failed: %s", "".join(self._complaints)[-1000:].strip())
+
+    def end(self) -> None:
+        """End the process and its own children, and wait for it and for the readers."""
+        process = self._process
+        if process.poll() is None:
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+        process.wait()
+        for reader in self._readers:
+            reader.join()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _command() -> list[str]:
     if getattr(sys, "frozen", False):
         return [sys.executable, CHILD_ARGUMENT]
     return [sys.executable, "-m", "engine.kernels.warm"]
 
 
-def warm_kernels(path: str | os.PathLike[str], *, kv_dtype: str, progress: LoadProgress) -> None:
-    """Compile what the model at ``path`` needs and is not on disk yet; reports ``compiling``.
-
-    Errors: ``ModelFileError``, ``CancelledError`` (the child is killed then), ``EngineError`` if the child fails.
-    """
-    from engine.kernels.warm import is_warm
-
-    with open_gguf(path) as file:
-        types = sorted(tensor_types(file))
-    if is_warm(types, kv_dtype):
-        return
-    progress.report("compiling", 0.0)
-    with _child([*child_command(), "--types", ",".join(types), "--kv", kv_dtype]) as child:
-        with _killed_when_cancelled(child, progress):
-            assert child.stdout is not None
-            for line in child.stdout:
-                told = json.loads(line)
-                progress.report("compiling", told["done"] / told["total"], told["name"])
-            child.wait()
-        progress.check()
-        if child.returncode != 0:
-            raise EngineError(
-                f"Compiling the kernels failed (exit code {child.returncode}); free some memory and disk space, "
-                "then open the model again."
-            )
-
-
-@contextmanager
-def _child(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """The process, ended and waited for when the block ends."""
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=os.name == "posix",
-        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-    )
-    with child:
-        try:
-            yield child
-        finally:
-            _kill(child)
-
-
-def _kill(child: subprocess.Popen[str]) -> None:
-    """End the child and the processes that it shares the work with."""
-    if child.poll() is not None:
-        return
-    if os.name == "posix":
-        import signal
-
-        os.killpg(child.pid, signal.SIGKILL)
-    else:
-        child.kill()
-
-
-@contextmanager
-def _killed_when_cancelled(child: subprocess.Popen[str], progress: LoadProgress) -> Iterator[None]:
-    """Kill the child as soon as the load is cancelled: one kernel may take seconds, and says nothing meanwhile."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(_POLL_S):
-            if progress.cancelled:
-                _kill(child)
-                return
-
-    watcher = threading.Thread(target=watch, name="kvscope-warm-watch", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
+def _environment() -> dict[str, str]:
+    """The child finds the engine wherever this process was started."""
+    root = str(Path(engine.__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}

@@ -45,7 +45,7 @@ def test_any_chunks(smollm2: LanguageModel, text: list[int], cold: np.ndarray, c
 def test_paged_and_flat(smollm2: LanguageModel, text: list[int], cold: np.ndarray, page_rows: int) -> None:
     """Pages in reverse order of memory, other page sizes, and one flat slab."""
     pool = smollm2.new_pool(capacity_pages=-(-len(text) // page_rows), page_rows=page_rows)
-    pages = pool.allocate(pool.capacity)
+    pages = pool.allocate(pool.capacity_pages)
     pool.release(pages)  # the pool gives pages in another order from now on
     with smollm2.new_session(pool) as session:
         smollm2.eval(session, text)
