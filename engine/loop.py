@@ -201,9 +201,17 @@ class EngineLoop:
 
     # Streams
 
-    def submit(self, request: Request) -> Future[None]:
-        """Queue a request; the future fails if it is refused."""
-        return self._ask(lambda: self._need().submit(request))
+    def submit(self, request: Request, *, bundle: Bundle | None = None) -> Future[None]:
+        """Queue a request; the future fails if it is refused, also when ``bundle``, whose tokens it is made of, is no
+        longer what is loaded."""
+
+        def action() -> None:
+            runtime = self._need()
+            if bundle is not None and runtime.bundle is not bundle:
+                raise NotLoadedError("Another model was loaded meanwhile: send the request again.")
+            runtime.submit(request)
+
+        return self._ask(action)
 
     def chat(self, job: ChatJob) -> None:
         """Render, tokenize and queue a conversation; the sink hears ``on_prepared`` or ``on_failed``."""

@@ -10,21 +10,28 @@ from engine.serving.problems import ApiError, bad
 
 
 class Fields:
-    """A JSON object whose fields are read one by one. JSON null counts as absent, as clients send it for that."""
+    """A JSON object whose fields are read one by one. JSON null counts as absent, as clients send it for that.
 
-    def __init__(self, values: dict[str, Any]) -> None:
+    ``path`` is put before the names of fields in errors ("stream_options." for what is inside that object).
+    """
+
+    def __init__(self, values: dict[str, Any], path: str = "") -> None:
         self._values = values
+        self._path = path
 
     @classmethod
     def parse(cls, body: bytes) -> Fields:
         """From a request's body; 400 where it is no JSON object."""
         try:
             values = json.loads(body.decode("utf-8"))
-        except (UnicodeDecodeError, ValueError, RecursionError) as error:
-            raise ApiError(400, f"The body is not valid JSON: {error}", code="bad_json") from error
+        except (ValueError, RecursionError) as error:
+            raise ApiError(400, f"The body is not valid JSON: {error}.", code="bad_json") from error
         if not isinstance(values, dict):
             raise ApiError(400, "The body must be a JSON object.", code="bad_json")
         return cls(values)
+
+    def _bad(self, name: str, message: str) -> ApiError:
+        return bad(self._path + name, message)
 
     def get(self, name: str) -> Any:
         """The raw value, None if absent."""
@@ -35,10 +42,10 @@ class Fields:
         value = self.get(name)
         if value is None:
             if default is None:
-                raise bad(name, "is required.")
+                raise self._bad(name, "is required.")
             return default
         if not isinstance(value, str):
-            raise bad(name, "must be a string.")
+            raise self._bad(name, "must be a string.")
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -47,7 +54,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise bad(name, "must be true or false.")
+            raise self._bad(name, "must be true or false.")
         return value
 
     def number(self, name: str, default: float, low: float, high: float) -> float:
@@ -56,9 +63,9 @@ class Fields:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise bad(name, "must be a number.")
+            raise self._bad(name, "must be a number.")
         if (isinstance(value, float) and not math.isfinite(value)) or not low <= value <= high:
-            raise bad(name, f"must be from {low:g} to {high:g}.")
+            raise self._bad(name, f"must be from {low:g} to {high:g}.")
         return float(value)
 
     def integer(self, name: str, default: int | None, low: int, high: int) -> int | None:
@@ -67,9 +74,9 @@ class Fields:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int):
-            raise bad(name, "must be an integer.")
+            raise self._bad(name, "must be an integer.")
         if not low <= value <= high:
-            raise bad(name, f"must be from {low} to {high}.")
+            raise self._bad(name, f"must be from {low} to {high}.")
         return value
 
     def section(self, name: str) -> Fields | None:
@@ -78,13 +85,13 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise bad(name, "must be an object.")
-        return Fields(value)
+            raise self._bad(name, "must be an object.")
+        return Fields(value, f"{self._path}{name}.")
 
     def stop_strings(self) -> tuple[str, ...]:
         """``stop``: a string or up to 16 of them, none empty."""
         value = self.get("stop")
         strings = [] if value is None else [value] if isinstance(value, str) else value
         if not isinstance(strings, list) or not all(isinstance(s, str) and s for s in strings) or len(strings) > 16:
-            raise bad("stop", "must be a non-empty string or a list of at most 16 of them.")
+            raise self._bad("stop", "must be a non-empty string or a list of at most 16 of them.")
         return tuple(strings)

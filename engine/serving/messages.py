@@ -1,4 +1,4 @@
-"""Request bodies turned into what the engine takes: sampling, limits, turns, constraints."""
+"""Request bodies turned into what the engine takes: sampling, limits, turns, schemas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from engine.serving.fields import Fields
 from engine.serving.problems import bad
 
 MAX_NEW_LIMIT = 1 << 20
+SEEDS = 1 << 63
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_IMPOSSIBLE = ("tools", "functions", "suffix", "echo", "audio", "prediction", "web_search_options")
+"""Fields that would change what a reply is, so that leaving them out of account would mislead the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,7 @@ class Wanted:
 
 def wanted(fields: Fields, *, chat: bool) -> Wanted:
     """Read the options that both completion routes share."""
-    count = fields.integer("n", 1, 1, 1)
-    assert count == 1
+    _refuse_impossible(fields)
     limit = fields.integer("max_completion_tokens", None, 1, MAX_NEW_LIMIT) if chat else None
     if limit is None:
         limit = fields.integer("max_tokens", None if chat else 16, 1, MAX_NEW_LIMIT)
@@ -47,18 +49,28 @@ def wanted(fields: Fields, *, chat: bool) -> Wanted:
     )
 
 
+def _refuse_impossible(fields: Fields) -> None:
+    for name in _IMPOSSIBLE:
+        if fields.get(name):
+            raise bad(name, "this server cannot do that; leave the field out.")
+    for name in ("n", "best_of"):
+        if fields.integer(name, 1, 1, 128) != 1:
+            raise bad(name, "this server writes one reply to a request; send more requests for more replies.")
+
+
 def sampling(fields: Fields) -> SamplingParams:
-    """The sampling fields; temperature 1 where none is given, as clients expect."""
+    """The sampling fields; temperature 1 where none is given, as clients expect. ``top_k`` -1 and 0 are off."""
+    seed = fields.integer("seed", None, -SEEDS, 2 * SEEDS - 1)
     return SamplingParams(
         temperature=fields.number("temperature", 1.0, 0.0, 2.0),
-        top_k=fields.integer("top_k", 0, -1, 1 << 20) or 0,
+        top_k=max(0, fields.integer("top_k", 0, -1, 1 << 20) or 0),
         top_p=fields.number("top_p", 1.0, 0.0, 1.0),
         min_p=fields.number("min_p", 0.0, 0.0, 1.0),
         repetition_penalty=fields.number("repetition_penalty", 1.0, 0.01, 10.0),
         presence_penalty=fields.number("presence_penalty", 0.0, -2.0, 2.0),
         frequency_penalty=fields.number("frequency_penalty", 0.0, -2.0, 2.0),
         logit_bias=_logit_bias(fields),
-        seed=fields.integer("seed", None, -(1 << 63), (1 << 64) - 1),
+        seed=None if seed is None else seed % SEEDS,
     )
 
 
@@ -81,13 +93,16 @@ def _logit_bias(fields: Fields) -> tuple[tuple[int, float], ...]:
 def _logprobs(fields: Fields, *, chat: bool) -> int | None:
     if not chat:
         return fields.integer("logprobs", None, 0, 20)
-    if not fields.flag("logprobs"):
-        return None
-    return fields.integer("top_logprobs", 0, 0, 20)
+    best = fields.integer("top_logprobs", None, 0, 20)
+    if fields.flag("logprobs"):
+        return best or 0
+    if best:
+        raise bad("top_logprobs", "needs logprobs to be true.")
+    return None
 
 
 def _schema(fields: Fields) -> dict[str, Any] | None:
-    """The JSON schema a reply must follow; {} for any JSON object; None for free text."""
+    """The JSON schema that a reply must follow; None for free text."""
     section = fields.section("response_format")
     if section is None:
         return None
@@ -97,15 +112,15 @@ def _schema(fields: Fields) -> dict[str, Any] | None:
     if kind == "json_object":
         return {"type": "object"}
     if kind != "json_schema":
-        raise bad("response_format", "type must be text, json_object or json_schema.")
+        raise bad("response_format.type", "must be text, json_object or json_schema.")
     inner = section.section("json_schema")
     schema = inner.get("schema") if inner is not None else None
     if not isinstance(schema, dict):
-        raise bad("response_format", "json_schema.schema must be an object.")
+        raise bad("response_format.json_schema.schema", "must be an object.")
     return cast(dict[str, Any], schema)
 
 
-def turns(fields: Fields) -> list[Turn]:
+def turns(fields: Fields) -> tuple[Turn, ...]:
     """``messages`` as turns; content may be a string or a list of text parts."""
     messages = fields.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -120,7 +135,7 @@ def turns(fields: Fields) -> list[Turn]:
         if role is None:
             raise bad(f"{name}.role", "must be system, developer, user or assistant.")
         result.append(Turn(cast(Role, role), _content(message.get("content"), f"{name}.content")))
-    return result
+    return tuple(result)
 
 
 def _content(value: Any, name: str) -> str:
@@ -134,3 +149,22 @@ def _content(value: Any, name: str) -> str:
             texts.append(part["text"])
         return "".join(texts)
     raise bad(name, "must be a string or a list of text parts.")
+
+
+def one_prompt(fields: Fields, n_vocab: int) -> str | tuple[int, ...]:
+    """``prompt``: a string or token ids, bare or as a list with that one entry."""
+    value = fields.get("prompt")
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
+        value = value[0]
+    if isinstance(value, str):
+        return value
+    if (ids := token_ids(value, n_vocab)) is not None:
+        return ids
+    raise bad("prompt", f"must be one string or one list of token ids from 0 to {n_vocab - 1}.")
+
+
+def token_ids(value: Any, n_vocab: int) -> tuple[int, ...] | None:
+    """A list of token ids, None where it is something else."""
+    if isinstance(value, list) and all(type(token) is int and 0 <= token < n_vocab for token in value):
+        return tuple(value)
+    return None

@@ -1,6 +1,8 @@
-"""Errors of the API: one shape, the status that fits each of the engine's codes."""
+"""Errors of the API: one shape, and the status that fits each of the engine's codes."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from starlette.responses import JSONResponse
 
@@ -10,6 +12,7 @@ _STATUS = {
     "queue_full": 429,
     "not_loaded": 503,
     "pool_exhausted": 503,
+    "cancelled": 503,
     "empty_prompt": 400,
     "prompt_too_long": 400,
     "bad_value": 400,
@@ -17,6 +20,7 @@ _STATUS = {
     "tokenizer": 400,
     "request": 400,
 }
+_KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 RETRY_AFTER_S = 2
 
 
@@ -29,21 +33,24 @@ class ApiError(Exception):
         self.param = param
         self.code = code
 
+    def body(self) -> dict[str, Any]:
+        """The OpenAI error object."""
+        kind = _KINDS.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+
     def response(self) -> JSONResponse:
-        """The OpenAI error body."""
-        kind = "invalid_request_error" if self.status < 500 and self.status != 429 else "server_error"
-        if self.status == 429:
-            kind = "rate_limit_error"
-        body = {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
-        headers = {"Retry-After": str(RETRY_AFTER_S)} if self.status in (429, 503) else None
-        return JSONResponse(body, status_code=self.status, headers=headers)
+        """The error as an answer of its own."""
+        headers = {"Retry-After": str(RETRY_AFTER_S)} if self.status in (429, 503) else {}
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return JSONResponse(self.body(), status_code=self.status, headers=headers)
 
 
-def from_engine(error: EngineError) -> ApiError:
-    """The API's words for an engine error."""
+def from_engine(error: EngineError, prompt_field: str = "prompt") -> ApiError:
+    """The API's words for an engine error; ``prompt_field`` is what the route calls its prompt."""
     param = error.field if isinstance(error, BadRequestValueError) else None
-    if error.code in ("empty_prompt", "prompt_too_long"):
-        param = "prompt"
+    if error.code in ("empty_prompt", "prompt_too_long", "template", "tokenizer") or param == "prompt":
+        param = prompt_field
     return ApiError(_STATUS.get(error.code, 500), str(error), param=param or None, code=error.code)
 
 

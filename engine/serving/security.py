@@ -1,4 +1,4 @@
-"""Who may ask: the Host header is checked, and the key where one is set. No CORS headers are ever sent."""
+"""Who may ask: the Host and Origin headers are checked, and the key where one is set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
 class Gate:
-    """ASGI middleware: 403 for a Host that is not ours (a web page elsewhere rebinding its name), 401 without a key."""
+    """ASGI middleware, in front of everything.
+
+    403 for a Host that is not this machine (a web page that rebinds its own name to it) and for an Origin that was
+    not allowed (a page that sends requests blindly); 401 without the key.
+    """
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
         self._app = app
@@ -29,15 +33,22 @@ class Gate:
             await problem.response()(scope, receive, send)
 
     def _problem(self, scope: Scope) -> ApiError | None:
-        headers = {k.lower(): v.decode("latin-1") for k, v in scope["headers"]}
-        if self._options.is_loopback and not self._known_host(headers.get(b"host", "")):
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        host, origin = headers.get(b"host", ""), headers.get(b"origin", "")
+        if self._options.is_loopback and not self._known_host(host):
             return ApiError(403, "This server answers to localhost only.", code="bad_host")
-        if self._options.api_key and scope["path"] not in _OPEN_PATHS:
-            scheme, _, key = headers.get(b"authorization", "").partition(" ")
-            expected = self._options.api_key.encode()
-            if scheme.lower() != "bearer" or not hmac.compare_digest(key.strip().encode("latin-1"), expected):
-                return ApiError(401, "Give the server's key as 'Authorization: Bearer …'.", code="invalid_api_key")
+        if origin and origin not in (f"http://{host}", *self._options.origins):
+            return ApiError(
+                403, "Web pages may not use this server; allow yours with --allow-origin.", code="bad_origin"
+            )
+        if self._options.api_key and scope["path"] not in _OPEN_PATHS and not self._has_key(headers):
+            return ApiError(401, "Give the server's key as 'Authorization: Bearer …'.", code="invalid_api_key")
         return None
+
+    def _has_key(self, headers: dict[bytes, str]) -> bool:
+        scheme, _, key = headers.get(b"authorization", "").partition(" ")
+        good = hmac.compare_digest(key.strip().encode("latin-1"), self._options.api_key.encode())
+        return good and scheme.lower() == "bearer"
 
     def _known_host(self, host: str) -> bool:
         name = host if host.endswith("]") else host.rsplit(":", 1)[0] if ":" in host else host

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.scheduling.events import Finished, Piece
 
-_FINISH = {"stop": "stop", "length": "length", "cancelled": "stop", "evicted": "length", "error": "error"}
+_LEAST_LOGPROB = -9999.0
+"""Stands for minus infinity, which JSON does not have."""
 
 
 def sse(body: dict[str, Any] | str) -> bytes:
@@ -30,63 +31,64 @@ def usage(finished: Finished) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Reply:
-    """A reply under construction; ``take`` adds pieces and returns the JSON of what is new."""
+    """A reply under construction; ``take`` adds pieces and returns the JSON of what is new.
+
+    ``tokenizer`` names tokens where log-probabilities are wanted (``token_bytes``).
+    """
 
     identifier: str
     model: str
     created: int
     chat: bool
     logprobs: int | None
-    token_text: Callable[[int], bytes]
+    tokenizer: Any
     text: list[str] = field(default_factory=list)
     tokens: list[dict[str, Any]] = field(default_factory=list)
-
-    def head(self, kind: str, choices: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The outer object; ``kind`` is the ``object`` field."""
-        return {
-            "id": self.identifier,
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "choices": list(choices),
-        }
+    offset: int = 0
 
     def opening(self) -> dict[str, Any] | None:
         """The first chunk of a chat stream, which carries the role; None for plain completions."""
         if not self.chat:
             return None
         delta = {"role": "assistant", "content": ""}
-        return self._chunk({"index": 0, "delta": delta, "logprobs": None, "finish_reason": None})
+        return self._chunk([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}])
 
     def take(self, pieces: Sequence[Piece]) -> dict[str, Any] | None:
         """The chunk for some pieces that arrived together, None where nothing is to be shown."""
-        text = "".join(p.text for p in pieces)
+        text = "".join(piece.text for piece in pieces)
         entries = [self._entry(p) for p in pieces if p.token is not None] if self.logprobs is not None else []
         self.text.append(text)
         self.tokens += entries
         if not text and not entries:
             return None
-        return self._chunk(self._choice(text, entries, None, delta=True))
+        return self._chunk([self._choice(text, entries, None, delta=True)])
 
     def closing(self, finished: Finished) -> dict[str, Any]:
         """The last chunk of a stream."""
-        return self._chunk(self._choice("", [], _FINISH[finished.reason], delta=True))
+        return self._chunk([self._choice("", [], _finish_reason(finished), delta=True)])
 
     def usage_chunk(self, finished: Finished) -> dict[str, Any]:
         """The chunk with the token counts, where the client asked for it."""
-        body = self.head("chat.completion.chunk" if self.chat else "text_completion", [])
-        body["usage"] = usage(finished)
-        return body
+        return {**self._chunk([]), "usage": usage(finished)}
 
     def whole(self, finished: Finished) -> dict[str, Any]:
         """The buffered answer."""
-        choice = self._choice("".join(self.text), self.tokens, _FINISH[finished.reason], delta=False)
-        body = self.head("chat.completion" if self.chat else "text_completion", [choice])
-        body["usage"] = usage(finished)
-        return body
+        self.offset = 0
+        choice = self._choice("".join(self.text), self.tokens, _finish_reason(finished), delta=False)
+        kind = "chat.completion" if self.chat else "text_completion"
+        return {**self._head(kind, [choice]), "usage": usage(finished)}
 
-    def _chunk(self, choice: dict[str, Any]) -> dict[str, Any]:
-        return self.head("chat.completion.chunk" if self.chat else "text_completion", [choice])
+    def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return self._head("chat.completion.chunk" if self.chat else "text_completion", choices)
+
+    def _head(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": self.identifier,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        }
 
     def _choice(self, text: str, entries: list[dict[str, Any]], finish: str | None, *, delta: bool) -> dict[str, Any]:
         if not self.chat:
@@ -96,25 +98,34 @@ class Reply:
         if delta:
             content = {"content": text} if text else {}
             return {"index": 0, "delta": content, "logprobs": logprobs, "finish_reason": finish}
-        message = {"role": "assistant", "content": text}
+        message = {"role": "assistant", "content": text, "refusal": None}
         return {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish}
 
     def _entry(self, piece: Piece) -> dict[str, Any]:
         assert piece.token is not None
         entry = self._token(piece.token, piece.logprob)
-        entry["top_logprobs"] = [self._token(t, v) for t, v in piece.top_logprobs]
+        entry["top_logprobs"] = [self._token(token, value) for token, value in piece.top_logprobs]
         return entry
 
     def _token(self, token: int, logprob: float | None) -> dict[str, Any]:
-        raw = self.token_text(token)
-        value = -9999.0 if logprob is None else max(logprob, -9999.0)
+        raw = self.tokenizer.token_bytes(token, special=True)
+        value = _LEAST_LOGPROB if logprob is None else max(logprob, _LEAST_LOGPROB)
         return {"token": raw.decode("utf-8", "replace"), "logprob": value, "bytes": list(raw)}
 
-    @staticmethod
-    def _completion_logprobs(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    def _completion_logprobs(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
+        """The older shape; ``text_offset`` counts characters from the start of the reply."""
+        offsets = []
+        for entry in entries:
+            offsets.append(self.offset)
+            self.offset += len(entry["token"])
         return {
-            "tokens": [e["token"] for e in entries],
-            "token_logprobs": [e["logprob"] for e in entries],
-            "top_logprobs": [{t["token"]: t["logprob"] for t in e["top_logprobs"]} for e in entries],
-            "text_offset": [],
+            "tokens": [entry["token"] for entry in entries],
+            "token_logprobs": [entry["logprob"] for entry in entries],
+            "top_logprobs": [{t["token"]: t["logprob"] for t in entry["top_logprobs"]} for entry in entries],
+            "text_offset": offsets,
         }
+
+
+def _finish_reason(finished: Finished) -> str:
+    """``stop`` or ``length``; a reply that was evicted ended for lack of room too."""
+    return "stop" if finished.reason == "stop" else "length"

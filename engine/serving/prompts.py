@@ -1,0 +1,52 @@
+"""What a client asked for as a request to the engine; runs on worker threads, because templates and tokenizers wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.hosting.bundle import Bundle
+from engine.hosting.prepare import LABEL_LENGTH, prepare
+from engine.port import ChatJob, Turn
+from engine.scheduling.request import Constraint, Request
+from engine.serving.messages import Wanted
+
+CHAT = "API"
+"""What the window's instrument calls the streams of a server."""
+
+
+def chat_request(bundle: Bundle, stream: int, turns: tuple[Turn, ...], wanted: Wanted) -> Request:
+    """A reply to a conversation. Errors: ``TemplateError``, ``TokenizerError``."""
+    job = ChatJob(
+        id=stream,
+        chat=CHAT,
+        turns=turns,
+        sampling=wanted.sampling,
+        max_new=wanted.max_new or bundle.info.n_ctx,
+        stop_strings=wanted.stop_strings,
+    )
+    return replace(prepare(bundle, job)[1], logprobs=wanted.logprobs)
+
+
+def plain_request(bundle: Bundle, stream: int, prompt: str | tuple[int, ...], wanted: Wanted) -> Request:
+    """Text that goes on from a prompt. Errors: ``TokenizerError``."""
+    if isinstance(prompt, str):
+        ids = tuple(bundle.encode_prompt(prompt))
+        label = " ".join(prompt[: 4 * LABEL_LENGTH].split())[:LABEL_LENGTH]
+    else:
+        ids, label = prompt, f"{len(prompt)} token ids"
+    return Request(
+        id=stream,
+        prompt=ids,
+        max_new=wanted.max_new or bundle.info.n_ctx,
+        sampling=wanted.sampling,
+        stop_ids=frozenset(bundle.renderer.stop_ids),
+        stop_strings=wanted.stop_strings,
+        label=label,
+        chat=CHAT,
+        logprobs=wanted.logprobs,
+    )
+
+
+def constrained(request: Request, constraint: Constraint) -> Request:
+    """The same, within a grammar. Stop strings still count, so they may cut the JSON short."""
+    return replace(request, constraint=constraint)
