@@ -12,6 +12,7 @@ from app.state.document import Message
 from app.text import tr
 from app.theme import Theme, icon
 from app.views.bubble import BubbleView
+from app.views.footer import Place
 from app.views.parts import label
 from app.views.reply import ReplyView
 from app.views.welcome import Welcome
@@ -205,9 +206,11 @@ class ChatView(QScrollArea):
         live = self._controller.live(self.chat)
         mine = live if live is not None and live.message.id == view.message.id else None
         conversation = self._controller.conversation(self.chat)
-        last = conversation.last()
+        last, path = conversation.last(), conversation.path()
+        first = len(path) > 1 and path[1] is view.message and conversation.siblings(path[0].id)[1] == 1
         is_last = last is not None and last.id == view.message.id
-        view.show_state(mine, self._bridge.engine_state, conversation.siblings(view.message.id), is_last)
+        place = Place(conversation.siblings(view.message.id), is_last, first)
+        view.show_state(mine, self._bridge.engine_state, place)
 
     def _place_later(self, view: MessageView) -> None:
         self._heights.pop(view.message.id, None)

@@ -22,14 +22,19 @@ def duration(seconds: float) -> str:
     return tr("{min:.0f} min", min=seconds / 60)
 
 
-def asks_why(stats: ReplyStats) -> bool:
-    """Whether something could have been reused and was not."""
-    return stats.miss is not None and stats.miss.cause not in PLAIN_CAUSES
+def asks_why(stats: ReplyStats, expected: bool = False) -> bool:
+    """Whether something could have been reused and was not, to a person's surprise.
+
+    ``expected``: the first exchange of a chat parts from other chats' chains as a matter of course.
+    """
+    plain = (*PLAIN_CAUSES, "diverged") if expected else PLAIN_CAUSES
+    return stats.miss is not None and stats.miss.cause not in plain
 
 
-def figures_html(stats: ReplyStats, strong: str) -> str:
+def figures_html(stats: ReplyStats, strong: str, why: bool) -> str:
     """Tokens/s, time to first token, and where the tokens came from, numbers in the colour ``strong``.
 
+    ``why``: beside a question why not all was reused, the number of all is shown too.
     Rich text made of our own numbers only.
     """
 
@@ -44,7 +49,7 @@ def figures_html(stats: ReplyStats, strong: str) -> str:
     if stats.ttft_s > 0:
         parts.append(f"{tr('first token')} {bold(duration(stats.ttft_s))}")
     reused = f"{stats.n_cached:,}"
-    if asks_why(stats):
+    if why:
         reused = tr("{n:,} of {total:,}", n=stats.n_cached, total=stats.n_prompt)
     reused = bold(reused)
     if stats.chain is not None:

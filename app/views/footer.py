@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
@@ -20,6 +21,15 @@ from engine.port import EngineState
 
 REPAINT_S = 0.2
 """How often the figures of a running reply change, in seconds: faster is only flicker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a reply stands: (number, count) among its versions; at the branch's end; in a chat's first exchange."""
+
+    versions: tuple[int, int] = (0, 1)
+    is_last: bool = True
+    is_first: bool = False
 
 
 class ReplyActions(QWidget):
@@ -54,15 +64,15 @@ class ReplyActions(QWidget):
         for widget in (*self._icons.values(), self.versions):
             row.addWidget(widget)
 
-    def show_message(self, message: Message, versions: tuple[int, int], is_last: bool) -> None:
+    def show_message(self, message: Message, place: Place) -> None:
         """Offer what makes sense for this reply."""
         has_text = bool(message.text)
         self.copy.setVisible(has_text)
         self.raw.setVisible(has_text)
-        self.go_on.setVisible(is_last and has_text and message.status in ("stopped", "length", "evicted"))
-        self.versions.show_place(*versions)
+        self.go_on.setVisible(place.is_last and has_text and message.status in ("stopped", "length", "evicted"))
+        self.versions.show_place(*place.versions)
         for name, button in self._icons.items():
-            button.setIcon(icon(name, "muted" if is_last else "faint"))
+            button.setIcon(icon(name, "muted" if place.is_last else "faint"))
         self.adjustSize()
 
 
@@ -95,24 +105,26 @@ class Footer(QWidget):
         self.actions_row = ReplyActions(self)
         self._told_at = 0.0
         self._stats: ReplyStats | None = None
+        self._asks = False
         self._parts = [self.words, self.bar, self.ribbon, self.why, self.outcome, self.actions_row]
         for widget in self._parts[1:]:
             widget.hide()
         Theme.current().changed.connect(self._show_figures)
 
-    def show_message(self, message: Message, versions: tuple[int, int], is_last: bool) -> None:
+    def show_message(self, message: Message, place: Place) -> None:
         """The final figures of a reply (or nothing but its buttons where it has none)."""
         stats = self._stats = message.stats
+        self._asks = stats is not None and asks_why(stats, expected=place.is_first)
         self._show_figures()
         self.bar.hide()
         self.words.setVisible(stats is not None)
         self.ribbon.setVisible(stats is not None)
         if stats is not None:
             self.ribbon.set_counts(stats.n_prompt, stats.n_cached, stats.n_gen, stats.page_rows, stats.miss)
-        self.why.setVisible(stats is not None and asks_why(stats))
+        self.why.setVisible(self._asks)
         self.outcome.setText(outcome_text(message))
         self.outcome.setVisible(bool(self.outcome.text()))
-        self.actions_row.show_message(message, versions, is_last)
+        self.actions_row.show_message(message, place)
         self.actions_row.show()
 
     def show_progress(self, live: LiveReply, state: EngineState) -> None:
@@ -135,7 +147,7 @@ class Footer(QWidget):
 
     def _show_figures(self) -> None:
         if self._stats is not None:
-            self.words.setText(figures_html(self._stats, Theme.current().color("text").name()))
+            self.words.setText(figures_html(self._stats, Theme.current().color("text").name(), self._asks))
 
     def _on_link(self, link: str) -> None:
         self.words.setToolTip(tr("Show this chain in the cache") if link else "")

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from app.state.document import Message
 from app.state.reply_tracker import LiveReply
 from app.views.error_card import ErrorCard
-from app.views.footer import Footer
+from app.views.footer import Footer, Place
 from app.views.reply_text import ReplyText
 from engine.port import EngineState
 
@@ -74,9 +74,7 @@ class ReplyView(QWidget):
         """Show what was added."""
         self.text.refresh()
 
-    def show_state(
-        self, live: LiveReply | None, state: EngineState, versions: tuple[int, int] = (0, 1), is_last: bool = True
-    ) -> None:
+    def show_state(self, live: LiveReply | None, state: EngineState, place: Place) -> None:
         """Follow the message's status and figures."""
         if live is not None:
             self._show_error(None)
@@ -85,7 +83,7 @@ class ReplyView(QWidget):
         else:
             self.text.finish()
             self._show_error(self.message if self.message.status == "failed" else None)
-            self.footer.show_message(self.message, versions, is_last)
+            self.footer.show_message(self.message, place)
         self.setAccessibleName(self.message.text[:200])
         self.height_changed.emit()
 

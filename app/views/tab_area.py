@@ -140,6 +140,8 @@ class TabArea(QSplitter):
             if entry.current in chats:
                 self._groups[-1].setCurrentIndex(chats.index(entry.current))
         self._active = min(saved.active, len(self._groups) - 1)
+        if (current := self.current_chat()) is not None:
+            self._panes[current].composer.input.setFocus()
         self._tell()
 
     def _add_group(self) -> TabGroup:

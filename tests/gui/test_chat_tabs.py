@@ -228,6 +228,7 @@ def test_a_model_file_dropped_on_the_window_is_opened(window):
 def test_why_not_all_opens_the_cache_dock(window):
     from engine.scheduling.events import Miss
 
+    window.reply_to("zero", "x")
     window.reply_to("one", "x", n_prompt=171, n_cached=144, miss=Miss("diverged", 144, 150, 3, "one"), chain=3)
     footer = window.reply_view().footer
     assert footer.why.isVisible() and "144 of 171" in footer.words.text()

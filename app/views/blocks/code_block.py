@@ -43,6 +43,7 @@ class CodeBlock(Block[CodeLeaf]):
         self._width = 0.0
         self._copy = self._make_copy_button()
         self._bar: QScrollBar | None = None
+        self._overflows = False
         self._take_lines(leaf.code)
 
     @property
@@ -71,10 +72,11 @@ class CodeBlock(Block[CodeLeaf]):
 
     def lay_out(self, width: float) -> None:
         self._width = max(width - self.left, 60.0)
-        bar = 10 if self._widest > self._inner_width else 0
+        self._overflows = self._widest > self._inner_width
+        bar = 10 if self._overflows else 0
         self.height = CODE_HEAD + max(len(self._lines), 1) * self._line_height + CODE_PAD + bar
         self.layouts += 1
-        self._sync_bar(bar > 0)
+        self._sync_bar()
 
     def paint(self, painter: QPainter, clip: QRectF, selection: Selection | None) -> None:
         self.paint_frame(painter)
@@ -118,7 +120,7 @@ class CodeBlock(Block[CodeLeaf]):
         if self._bar is not None:
             y = int(self.top + self.height) - 12
             self._bar.setGeometry(int(self.left) + 6, y, int(self._width) - 12, 10)
-            self._bar.show()
+            self._bar.setVisible(self._overflows)
 
     def drop(self) -> None:
         self._lexing = None
@@ -222,8 +224,8 @@ class CodeBlock(Block[CodeLeaf]):
         button.clicked.connect(lambda: QApplication.clipboard().setText(self.leaf.code))
         return button
 
-    def _sync_bar(self, wanted: bool) -> None:
-        if wanted and self._bar is None:
+    def _sync_bar(self) -> None:
+        if self._overflows and self._bar is None:
             self._bar = QScrollBar(Qt.Orientation.Horizontal, self.host)
             self._bar.setFocusPolicy(Qt.FocusPolicy.NoFocus)
             self._bar.valueChanged.connect(self._on_scrolled)
@@ -231,7 +233,7 @@ class CodeBlock(Block[CodeLeaf]):
             self._bar.setRange(0, max(int(self._widest - self._inner_width) + 8, 0))
             self._bar.setPageStep(int(self._inner_width))
             self._bar.setSingleStep(24)
-            self._bar.setVisible(wanted)
+            self._bar.setVisible(self._overflows)
 
     def _on_scrolled(self, value: int) -> None:
         self._offset = float(value)
