@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 
 from gguf import GGMLQuantizationType
@@ -66,10 +66,10 @@ def kv_bytes_per_token(program: Program, item_bytes: int) -> int:
     return 2 * program.n_layers * program.kv_heads * program.head_size * item_bytes
 
 
-def check_fits(program: Program, *, max_rows: int, kv_item_bytes: int, free: Callable[[], int] = free_memory) -> None:
+def check_fits(program: Program, *, max_rows: int, kv_item_bytes: int) -> None:
     """Raise ``ModelMemoryError``, with figures, if the model cannot fit into the memory that is free now."""
     kv = _LEAST_TOKENS * kv_bytes_per_token(program, kv_item_bytes)
-    needed, available = weights_bytes(program) + workspace_bytes(program, max_rows) + kv, free()
+    needed, available = weights_bytes(program) + workspace_bytes(program, max_rows) + kv, free_memory()
     if needed > available:
         raise ModelMemoryError(
             f"This model needs {_size(needed)} of memory, but only {_size(available)} are free: close other programs, "

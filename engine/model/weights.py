@@ -8,9 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from engine.errors import ModelFileError, UnsupportedModelError
+from engine.gguf import TENSOR_TYPES
+from engine.kernels.formats import BY_TYPE, FLOATS
 from engine.kernels.ops import Tensor
 
 _F32 = 0
+_KNOWN_TYPES = frozenset({int(kind) for kind in (*BY_TYPE, *FLOATS)})
 
 
 class Weights:
@@ -40,6 +43,12 @@ class Weights:
                 f"The tensor {name} has shape {_text(tensor.shape)}, but the model's own settings ask for "
                 f"{_text(shape)}; the file is damaged or was made for another program.",
                 field=name,
+            )
+        if tensor.type not in _KNOWN_TYPES:
+            kind = TENSOR_TYPES[tensor.type].name if tensor.type in TENSOR_TYPES else f"number {tensor.type}"
+            raise UnsupportedModelError(
+                f"The tensor {name} is of type {kind}, which this engine cannot compute with; choose a file with "
+                "another quantization, such as Q4_K_M or Q8_0."
             )
         self._used.add(name)
         return tensor

@@ -69,6 +69,13 @@ def test_tensor_nobody_reads(llama: GGUFFile) -> None:
         build(llama, llama.tensors | {"blk.0.attn_sinks.weight": extra})
 
 
+def test_tensor_of_a_type_without_kernels(llama: GGUFFile) -> None:
+    name = "blk.0.attn_q.weight"
+    odd = dataclasses.replace(llama.tensors[name], type=16)
+    with pytest.raises(UnsupportedModelError, match="IQ2_XXS"):
+        build(llama, llama.tensors | {name: odd})
+
+
 def test_unknown_architecture(llama: GGUFFile) -> None:
     metadata = Metadata(dict(llama.metadata) | {"general.architecture": "mamba"})
     with pytest.raises(UnsupportedModelError, match="mamba"):
