@@ -155,7 +155,8 @@ class SqliteStore:
                 return self._read_as_it_is(select.format(which=which), quoted)
             except sqlite3.DatabaseError as error:
                 log.warning("The search index cannot be used, reading the messages instead: %s", error)
-        spellings = {needle, needle.lower(), needle.upper(), needle.capitalize()}
+        # LIKE ignores the case of ASCII letters only.
+        spellings = {needle} if needle.isascii() else {needle, needle.lower(), needle.upper(), needle.capitalize()}
         which = " OR ".join(["text LIKE ? ESCAPE '\\'"] * len(spellings))
         return self._read(select.format(which=which), *(_like(spelling) for spelling in spellings))
 

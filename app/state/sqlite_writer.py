@@ -73,12 +73,16 @@ class Writer:
             return self._changed.wait_for(lambda: not self._damaged, timeout) and self.generation != before
 
     def close(self, timeout: float) -> bool:
-        """Commit what waits, tidy up and end; False when the disk needs longer or refuses (then it is lost)."""
+        """Commit what waits, tidy up and end; False when something could not be committed (then it is lost).
+
+        Tidying up may go on for a moment; whatever ends it does no harm.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         self._thread.join(timeout)
-        return not self._thread.is_alive() and not self._waiting
+        with self._changed:
+            return not self._waiting
 
     def _run(self) -> None:
         while True:

@@ -23,8 +23,8 @@ from app.state.store import ChatStore
 from app.theme import Theme
 from tests.gui.harness import Harness
 
-OFFSCREEN_NOTE = "This plugin does not support propagateSizeHints()"
-"""The virtual screen says this whenever a window has a size hint; it is no fault of ours."""
+OFFSCREEN_NOTE = "This plugin does not support "
+"""The virtual screen says this whenever a window has a size hint or is raised; it is no fault of ours."""
 
 JOIN_S = 2.0
 
