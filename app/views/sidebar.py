@@ -35,7 +35,9 @@ class _List(QListView):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         chat = self.currentIndex().data(CHAT_ROLE) or ""
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and chat:
+        if self.state() == QAbstractItemView.State.EditingState:
+            super().keyPressEvent(event)  # Enter ends the renaming; it does not open the chat as well
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and chat:
             self.opened.emit(chat)
         elif event.key() == Qt.Key.Key_Delete and chat:
             self.delete_asked.emit(chat)
