@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from engine.cli import bench, demo_prefix, demo_serving, generate, inspect, serve
+from engine.cli import bench, demo_prefix, demo_serving, generate, look, serve
 from engine.errors import EngineError
 
 
@@ -18,7 +18,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The whole command line; each command's module adds its own options."""
     parser = argparse.ArgumentParser(prog="python -m engine", description="KVScope's engine without its window.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    inspect.add_commands(commands)
+    look.add_commands(commands)
     generate.add_command(commands)
     demos = commands.add_parser("demo", help="what the engine does, with real numbers")
     demo_commands = demos.add_subparsers(dest="demo", required=True, metavar="DEMO")
