@@ -10,7 +10,7 @@ from app.panels.parts import QuietText
 from app.text import tr
 from app.theme import Theme, icon
 from app.views.figures import duration
-from app.views.parts import label, link_button, tool_button
+from app.views.parts import link_button, tool_button
 from app.views.progress import ContextMeter
 from engine.port import Forecast
 
@@ -105,6 +105,7 @@ class Composer(QFrame):
         self._streaming = False
         self._waiting = False
         self._context_known = self._context_full = False
+        self._context_size = 0
         self.setProperty("surface", "composer")
         self.input = _Input()
         self.input.submitted.connect(self._on_send)
@@ -114,7 +115,7 @@ class Composer(QFrame):
         self.input.textChanged.connect(self._on_text)
         self.hint = QuietText()
         self._stretch = QWidget()
-        self.context = label("", "caption")
+        self.context = QuietText(align=Qt.AlignmentFlag.AlignRight)
         self.meter = ContextMeter()
         self.drop = link_button(tr("leave out oldest turns"), self.drop_asked.emit)
         self.drop.setFont(Theme.current().font("caption"))
@@ -177,12 +178,16 @@ class Composer(QFrame):
         self.hint.setText(words)
 
     def show_context(self, used: int | None, size: int) -> None:
-        """How full the context is; None: not known."""
-        self._context_known = used is not None and size > 0
-        self._context_full = used is not None and size > 0 and used >= NEARLY_FULL * size
-        self._fit_row()
+        """How full the context is; None: not known. Called for every frame of a reply: nothing is laid out for it."""
+        known = used is not None and size > 0
+        full = used is not None and size > 0 and used >= NEARLY_FULL * size
+        if (known, full, size) != (self._context_known, self._context_full, self._context_size):
+            self._context_known, self._context_full, self._context_size = known, full, size
+            widest = self.fontMetrics().horizontalAdvance(_context_words(size, size))
+            self.context.setFixedWidth(widest)
+            self._fit_row()
         if used is not None and size > 0:
-            words = tr("context {used:,} / {size:,}", used=used, size=size)
+            words = _context_words(used, size)
             self.context.setText(words)
             self.meter.setAccessibleName(words)
             self.meter.set_share(used / size)
@@ -257,3 +262,7 @@ class Composer(QFrame):
         self.setProperty("focused", on)
         self.style().unpolish(self)
         self.style().polish(self)
+
+
+def _context_words(used: int, size: int) -> str:
+    return tr("context {used:,} / {size:,}", used=used, size=size)

@@ -106,6 +106,7 @@ class Footer(QWidget):
         self._told_at = 0.0
         self._stats: ReplyStats | None = None
         self._asks = False
+        self._running = False
         self._parts = [self.words, self.bar, self.ribbon, self.why, self.outcome, self.actions_row]
         for widget in self._parts[1:]:
             widget.hide()
@@ -114,6 +115,7 @@ class Footer(QWidget):
     def show_message(self, message: Message, place: Place) -> None:
         """The final figures of a reply (or nothing but its buttons where it has none)."""
         stats = self._stats = message.stats
+        self._running = False
         self._asks = stats is not None and asks_why(stats, expected=place.is_first)
         self._show_figures()
         self.bar.hide()
@@ -133,10 +135,11 @@ class Footer(QWidget):
         if live.phase == "decoding" and now - self._told_at < REPAINT_S:
             return
         self._told_at = now
-        self._stats = None
-        for widget in (self.ribbon, self.why, self.outcome, self.actions_row):
-            widget.hide()
-        self.words.setVisible(True)
+        if not self._running:
+            self._running, self._stats = True, None
+            for widget in (self.ribbon, self.why, self.outcome, self.actions_row):
+                widget.hide()
+            self.words.show()
         self.words.setText(progress_text(live, state).replace("   ", "&nbsp;&nbsp;&nbsp;"))
         self.bar.setVisible(live.phase == "prefilling")
         self.bar.set_values(live.n_cached, live.n_read, live.n_prompt)

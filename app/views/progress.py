@@ -56,8 +56,8 @@ class ContextMeter(QWidget):
         Theme.current().changed.connect(self.update)
 
     def set_share(self, share: float) -> None:
-        """From 0 (empty) to 1 (full)."""
-        share = min(max(share, 0.0), 1.0)
+        """From 0 (empty) to 1 (full), in hundredths."""
+        share = round(min(max(share, 0.0), 1.0), 2)
         if share != self._share:
             self._share = share
             self.update()
