@@ -8,7 +8,7 @@ import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtWidgets import QScrollBar
 
-from app.__main__ import Application
+from app.application import Application
 from app.settings.keeper import SettingsKeeper
 from app.state.document import Message
 from app.state.store import ChatStore, MemoryStore
