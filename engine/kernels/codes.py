@@ -36,7 +36,7 @@ from engine.kernels.simd import (
     store,
 )
 
-_AHEAD, _FEW = 512, 2
+_AHEAD, _FEW = 512, 4
 _BYTES16 = ir.VectorType(BYTE, 16)
 _HALVES = ir.VectorType(HALF, 32)
 
@@ -142,20 +142,25 @@ def dot_codes(context, dots, fmt, first, last, codes, base, stride):
 
 
 @intrinsic(prefer_literal=True)
-def fetch_ahead(context, fmt, m, codes):
-    """Ask for the weights that are needed soon. With few columns (``m``, a constant) a product waits for memory, and
-    the processor's own prefetching stops at every page."""
+def fetch_ahead(context, fmt, m, codes, block):
+    """Ask for the weights that are needed soon, since the processor's own prefetching stops at every page.
+
+    With few columns (``m``, a constant) a product waits for memory: what comes next is fetched. With more columns the
+    block of weights is used several times before the next one, which meanwhile comes to the second level of cache.
+    """
     if not _literal(fmt, m):
         return None
     kind = FORMATS[fmt.literal_value]
 
     def generate(context, b, sig, values):
-        if m.literal_value <= _FEW:
-            for offset in range(0, kind.code_bytes + kind.scale_bytes, 64):
-                emit_prefetch(b, _at(b, values[2], _AHEAD + offset))
+        few = m.literal_value <= _FEW
+        ahead = ir.Constant(LONG, _AHEAD) if few else values[3]
+        start = b.add(values[2], ahead)
+        for offset in range(0, kind.group_bytes, 64):
+            emit_prefetch(b, _at(b, start, offset), 3 if few else 2)
         return context.get_dummy_value()
 
-    return types.void(fmt, m, types.int64), generate
+    return types.void(fmt, m, types.int64, types.int64), generate
 
 
 @intrinsic(prefer_literal=True)

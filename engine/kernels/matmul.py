@@ -76,15 +76,16 @@ def _whole_tile(fmt: Format, m: int) -> Kernel:
     def tile(args, first, begin, end, scratch):
         stride = get(args, M_X_STRIDE)
         high = Q_BYTES * get(args, M_GROUPS)
+        block_bytes = get(args, M_BLOCK_BYTES)
         for block in range(begin, end):
-            codes = get(args, M_WEIGHTS) + block * get(args, M_BLOCK_BYTES)
+            codes = get(args, M_WEIGHTS) + block * block_bytes
             x = get(args, M_X) + first * stride
             acc = zero_columns(m)
             for _ in range(get(args, M_GROUPS) // share):
                 top = codes
                 codes += super_bytes
                 for _ in range(share):
-                    fetch_ahead(index, m, codes)
+                    fetch_ahead(index, m, codes, block_bytes)
                     scales = codes + code_bytes
                     dots = offset_dots(m, x + Q_NEGATIVE, stride, shift)
                     dots = dot_codes(dots, index, 0, 8, codes, x, stride)
@@ -107,15 +108,16 @@ def _halves_tile(fmt: Format, m: int) -> Kernel:
     def tile(args, first, begin, end, scratch):
         stride = get(args, M_X_STRIDE)
         high = Q_BYTES * get(args, M_GROUPS)
+        block_bytes = get(args, M_BLOCK_BYTES)
         for block in range(begin, end):
-            codes = get(args, M_WEIGHTS) + block * get(args, M_BLOCK_BYTES)
+            codes = get(args, M_WEIGHTS) + block * block_bytes
             x = get(args, M_X) + first * stride
             acc = zero_columns(m)
             for _ in range(get(args, M_GROUPS) // SUPER):
                 top = codes
                 codes += super_bytes
                 for _ in range(SUPER):
-                    fetch_ahead(index, m, codes)
+                    fetch_ahead(index, m, codes, block_bytes)
                     scales = codes + code_bytes
                     dots = offset_dots(m, x + Q_NEGATIVE_HALVES, stride, shift)
                     dots = dot_codes(dots, index, 0, 4, codes, x, stride)

@@ -229,8 +229,9 @@ def sqrt1(b, x):
     return call(b, "llvm.sqrt.f32", FLOAT, x)
 
 
-def emit_prefetch(b, where):
-    """Ask for the cache line at an address; harmless past the end of memory."""
+def emit_prefetch(b, where, locality=3):
+    """Ask for the cache line at an address, to the first level of cache (``locality`` 3) or only to the second (2);
+    harmless past the end of memory."""
     kind = ir.FunctionType(ir.VoidType(), [BYTE.as_pointer(), WORD, WORD, WORD])
     function = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
     b.call(function, [pointer(b, where, BYTE), *(ir.Constant(WORD, v) for v in (0, 3, 1))])
