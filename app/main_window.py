@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QUrl
+from pathlib import Path
+
+from PySide6.QtCore import QSize, Qt, QUrl
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QDockWidget, QFileDialog, QMainWindow, QMessageBox, QVBoxLayout, QWidget
 
@@ -13,7 +15,7 @@ from app.panels.engine_dock import EngineDock
 from app.settings.keeper import SettingsKeeper
 from app.settings.window_layout import WindowLayout
 from app.state.chat_controller import ChatController
-from app.state.export import to_json, to_markdown
+from app.state.export import to_json, to_markdown, write_export
 from app.state.model_opener import ModelOpener
 from app.text import tr
 from app.theme import Theme, ThemeMode
@@ -25,6 +27,9 @@ from app.views.tab_area import TabArea
 from app.views.toast import Toast
 from app.window_commands import window_commands
 from app.window_dialogs import WindowDialogs
+
+FRAME = 36
+"""Room for the frame that a window manager adds, in pixels."""
 
 
 class MainWindow(QMainWindow):
@@ -186,8 +191,7 @@ class MainWindow(QMainWindow):
             return
         conversation = self.controller.conversation(chat)
         try:
-            with open(path, "w", encoding="utf-8") as out:
-                out.write(to_markdown(conversation) if form == "markdown" else to_json(conversation))
+            write_export(Path(path), to_markdown(conversation) if form == "markdown" else to_json(conversation))
         except OSError as error:
             self.toast.say(tr("The chat was not exported: {reason}.", reason=error.strerror or str(error)))
         else:
@@ -319,7 +323,8 @@ class MainWindow(QMainWindow):
         self.resizeDocks([self.engine_dock], [196], Qt.Orientation.Vertical)
 
     def _restore(self) -> None:
-        self.resize(1440, 900)
+        room = self.screen().availableGeometry().size()
+        self.resize(QSize(1440, 900).boundedTo(QSize(room.width(), room.height() - FRAME)))
         self._layout.restore()
         known = {head.id for head in self.controller.heads()}
         self.tabs.restore(self.controller.store.workspace(), known)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
+from pathlib import Path
 
 from app.state.document import Conversation
 from app.text import tr
@@ -23,3 +25,14 @@ def to_markdown(conversation: Conversation) -> str:
 def to_json(conversation: Conversation) -> str:
     """All branches, with the ids, figures and settings."""
     return json.dumps(asdict(conversation), ensure_ascii=False, indent=2) + "\n"
+
+
+def write_export(path: Path, content: str) -> None:
+    """Write the whole file or nothing. Raises ``OSError``."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        scratch.write_text(content, encoding="utf-8", newline="\n")
+        scratch.replace(path)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -16,9 +16,13 @@ from app.settings.model_facts import Fit, ModelFacts, fit_of, read_facts
 from app.text import tr
 from engine.catalog import default_model, find, known_model, known_models, resolve
 from engine.errors import EngineError
+from engine.hosting.workers import Worker, fulfil
 from engine.port import EngineState, ModelInfo
 
 log = logging.getLogger(__name__)
+
+FILES_S = 0.2
+"""How long the end waits for a file that is being read, in seconds; its thread ends with the program."""
 
 
 class ModelOpener(QObject):
@@ -45,7 +49,7 @@ class ModelOpener(QObject):
         self._settings = settings
         self._cancel = threading.Event()
         self._thread: threading.Thread | None = None
-        self._files = ThreadPoolExecutor(1, thread_name_prefix="kvscope-files")
+        self._files = Worker("kvscope-files")
         self._fetching = ""
         queued = Qt.ConnectionType.QueuedConnection
         self._fetched.connect(self._inspect, queued)
@@ -82,7 +86,9 @@ class ModelOpener(QObject):
 
     def look(self, path: str, callback: Callable[[ModelFacts], None], on_error: Callable[[EngineError], None]) -> None:
         """Read what the file is, without loading it."""
-        self._bridge.ask(self._files.submit(read_facts, path), callback, on_error)
+        future: Future[ModelFacts] = Future()
+        if self._files.put(lambda: fulfil(future, lambda: read_facts(path))):
+            self._bridge.ask(future, callback, on_error)
 
     def cancel(self) -> None:
         """Stop a download or a load; what was loaded before goes on."""
@@ -93,7 +99,7 @@ class ModelOpener(QObject):
     def close(self) -> None:
         """Stop what runs on the threads of this object."""
         self._cancel.set()
-        self._files.shutdown(wait=False, cancel_futures=True)
+        self._files.close(FILES_S)
         if self._thread is not None:
             self._thread.join(1.0)
 

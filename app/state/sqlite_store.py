@@ -25,7 +25,8 @@ READ_S = 1.0
 """How long a read waits at most for writes that were asked for before it."""
 MEND_S = 10.0
 """How long the person may have to wait while a damaged file is mended."""
-CLOSE_S = 1.5
+CLOSE_S = 1.0
+"""How long the end waits for the disk, in seconds."""
 MAX_HITS = 200
 SHORTEST_INDEXED = 3
 """Characters; the index knows text by three in a row."""
