@@ -7,6 +7,7 @@ choose another order of summation.
 
 from __future__ import annotations
 
+import time
 from typing import assert_never
 
 import numpy as np
@@ -36,6 +37,7 @@ class NumpyExecutor:
         self.max_rows = max_rows
         self.kv_dtype = np.dtype(kv_dtype)
         self.threads = 1
+        self._times: dict[str, float] = {}
         self._weights: dict[int, np.ndarray] = {}
         self._values: list[np.ndarray] = [np.zeros((0, width), np.float32) for width in program.registers]
 
@@ -44,14 +46,14 @@ class NumpyExecutor:
         if len(batch.tokens) > self.max_rows:
             raise ValueError(f"a step has at most {self.max_rows} rows, not {len(batch.tokens)}")
         for op in self.program.body:
-            self._run(op, batch)
+            self._timed(op, batch)
         if not len(batch.wanted):
             return
         residual = self.program.residual.index
         self._values[residual] = self._values[residual][batch.wanted]
         only_hidden = batch.hidden is not None and not batch.logits
         for op in self.program.head[:1] if only_hidden else self.program.head:
-            self._run(op, batch)
+            self._timed(op, batch)
         if batch.hidden is not None:
             batch.hidden[:] = self._get(self.program.hidden)
         for row, logits in enumerate(batch.logits):
@@ -60,6 +62,15 @@ class NumpyExecutor:
     def set_threads(self, threads: int) -> None:
         """Kept for the interface's sake: NumPy decides by itself how many threads its products take."""
         self.threads = threads
+
+    def profile(self, on: bool) -> None:
+        """Start counting time by operation from zero (or stop: counting costs nothing here, so it just goes on)."""
+        if on:
+            self._times.clear()
+
+    def times(self) -> dict[str, float]:
+        """Seconds by kind of operation since ``profile(True)``."""
+        return dict(self._times)
 
     def close(self) -> None:
         """Forget the dequantized weights."""
@@ -76,6 +87,11 @@ class NumpyExecutor:
         if key not in self._weights:
             self._weights[key] = to_float32(tensor)
         return self._weights[key]
+
+    def _timed(self, op: Op, batch: Batch) -> None:
+        start, kind = time.perf_counter(), type(op).__name__
+        self._run(op, batch)
+        self._times[kind] = self._times.get(kind, 0.0) + time.perf_counter() - start
 
     def _run(self, op: Op, batch: Batch) -> None:
         """One operation, as ``ops`` defines it."""

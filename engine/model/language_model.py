@@ -256,6 +256,15 @@ class LanguageModel:
         """Change how many threads compute; results do not change."""
         self.executor.set_threads(threads)
 
+    def profile(self, work: Callable[[], object]) -> dict[str, float]:
+        """Do ``work`` and say where the time of its steps went: nanoseconds by kind, summed over threads."""
+        self.executor.profile(True)
+        try:
+            work()
+            return {kind: seconds * 1e9 for kind, seconds in self.executor.times().items()}
+        finally:
+            self.executor.profile(False)
+
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer, built from the file at first use."""

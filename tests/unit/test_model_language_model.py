@@ -147,6 +147,13 @@ def test_fresh_sessions_have_seeds_of_their_own(model: LanguageModel) -> None:
         assert a.seed != b.seed and c.seed == 5
 
 
+def test_profile_counts_the_work_alone(model: LanguageModel) -> None:
+    model.logits(TEXT[:100])
+    times = model.profile(lambda: model.logits(TEXT[:3]))
+    assert times["Matmul"] > 0 and times["Attend"] > 0
+    assert sum(times.values()) < 1e9
+
+
 def test_close_gives_everything_back() -> None:
     model = load_model(TINY / "llama.gguf", backend="numpy")
     with model.new_session() as session:
