@@ -24,7 +24,7 @@ from app.theme import Theme
 from engine.catalog import data_dir
 from engine.hosting.bundle import Bundle, LoadProgress
 from engine.loop import EngineLoop
-from engine.port import EnginePort, EngineSink, LoadOptions
+from engine.port import EnginePort, EngineSink, EngineState, LoadOptions
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class Application:
     def show(self, model: str | None = None) -> None:
         """Show the window, then start the engine and open ``model`` (None: the default one)."""
         self.bridge.start()
+        self.bridge.announce(EngineState("loading"))
         self.window.show()
         QTimer.singleShot(0, lambda: self.opener.open(model))
         self.window.dialogs.offer_crash_report()

@@ -223,6 +223,16 @@ class ChatController(QObject):
         self._open.pop(chat, None)
         self.chats_changed.emit()
 
+    def discard_if_empty(self, chat: str) -> None:
+        """Nobody wrote in this chat: closing its tab leaves no trace of it."""
+        conversation = self._open.get(chat)
+        if conversation is None or conversation.messages or conversation.title or self.store.view(chat).draft.strip():
+            return
+        self.store.delete_chat(chat)
+        self._heads.pop(chat, None)
+        self._open.pop(chat, None)
+        self.chats_changed.emit()
+
     def undo_delete(self) -> str | None:
         """Bring back the chat that was deleted last."""
         if not self._deleted:

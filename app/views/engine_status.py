@@ -7,9 +7,9 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QVBoxLayout, QWidget
 
 from app.engine_thread import EngineBridge
+from app.panels.parts import QuietText
 from app.text import tr
 from app.theme import icon
-from app.views.parts import label
 from engine.port import EngineState
 
 
@@ -27,7 +27,7 @@ class EngineStatus(QWidget):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self._icon = QLabel()
-        self.words = label("", "caption")
+        self.words = QuietText()
         self.bar = QProgressBar()
         self.bar.setRange(0, 1000)
         self.bar.setAccessibleName(tr("Progress"))

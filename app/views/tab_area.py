@@ -93,6 +93,7 @@ class TabArea(QSplitter):
         pane.hide()
         pane.deleteLater()
         self._drop_if_empty(group)
+        self._controller.discard_if_empty(chat)
         self._tell()
 
     def split(self, chat: str) -> None:

@@ -47,7 +47,7 @@ class Welcome(QWidget):
                 self.body.setText(tr("This happens once. You can type already; your question is sent when it is done."))
             case "loading":
                 self.title.setText(tr("Loading the model"))
-                self.body.setText(state.detail)
+                self.body.setText(state.detail or tr("You can type already; your question is sent when it is ready."))
             case "failed":
                 self.title.setText(tr("The model could not be loaded"))
                 self.body.setText(state.error)

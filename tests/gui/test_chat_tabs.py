@@ -267,3 +267,14 @@ def test_a_chat_that_outgrew_the_context_can_leave_out_its_oldest_turns(window):
     window.settle()
     job = window.engine.jobs[max(window.engine.jobs)]
     assert [turn.text for turn in job.turns] == ["c " * 13_000]
+
+
+def test_closing_a_chat_that_nobody_wrote_in_leaves_no_trace(window):
+    window.reply_to("one", "x")
+    empty = window.new_chat()
+    window.window.close_current()
+    assert empty not in {head.id for head in window.controller.heads()}
+    drafted = window.new_chat()
+    window.pane().composer.input.setPlainText("a draft")
+    window.window.close_current()
+    assert drafted in {head.id for head in window.controller.heads()}
