@@ -11,7 +11,7 @@ from numba.core import types
 from numba.core.extending import intrinsic
 
 from engine.kernels import formats
-from engine.kernels.columns import emit_dot_columns
+from engine.kernels.columns import each_row, emit_dot_rows
 from engine.kernels.cpu import target
 from engine.kernels.formats import FORMATS, S_HALF_MIN, S_K
 from engine.kernels.half import emit_load_half
@@ -122,23 +122,23 @@ def _literal(*values):
 
 
 @intrinsic(prefer_literal=True)
-def dot_codes(context, dots, fmt, first, last, codes, base, stride):
+def dot_codes(context, dots, fmt, first, last, codes, rows, offset):
     """dots[c] += Σ over vectors ``first`` … ``last`` - 1 (constants) of code * activation, for every column.
 
-    ``base`` is the first column's 32 int8 activations of the group; columns lie ``stride`` bytes apart.
+    Column c has its 32 int8 activations of the group at ``rows[c] + offset``.
     """
     if not _literal(fmt, first, last):
         return None
     kind = FORMATS[fmt.literal_value]
 
     def generate(context, b, sig, values):
-        block, _, _, _, group, activations, step = values
+        block, _, _, _, group, where, off = values
         for v in range(first.literal_value, last.literal_value):
             weights = emit_codes(b, kind, group, v)
-            block = emit_dot_columns(b, dots.count, block, weights, _at(b, activations, 4 * v), step, kind.wide)
+            block = emit_dot_rows(b, block, weights, where, _at(b, off, 4 * v), kind.wide)
         return block
 
-    return dots(dots, fmt, first, last, types.int64, types.int64, types.int64), generate
+    return dots(dots, fmt, first, last, types.int64, rows, types.int64), generate
 
 
 @intrinsic(prefer_literal=True)
@@ -164,24 +164,24 @@ def fetch_ahead(context, fmt, m, codes, block):
 
 
 @intrinsic(prefer_literal=True)
-def dot_high_codes(context, dots, fmt, first, last, codes, base, stride):
+def dot_high_codes(context, dots, fmt, first, last, codes, rows, offset):
     """As ``dot_codes`` for the high digits of activations with outliers: the sum counts 128 times."""
     if not _literal(fmt, first, last):
         return None
     kind = FORMATS[fmt.literal_value]
 
     def generate(context, b, sig, values):
-        block, _, _, _, group, activations, step = values
+        block, _, _, _, group, where, off = values
         high = ir.Constant(block.type, None)
         for v in range(first.literal_value, last.literal_value):
             weights = emit_codes(b, kind, group, v)
-            high = emit_dot_columns(b, dots.count, high, weights, _at(b, activations, 4 * v), step, kind.wide)
+            high = emit_dot_rows(b, high, weights, where, _at(b, off, 4 * v), kind.wide)
         for column in range(dots.count):
             total = b.shl(b.extract_value(high, column), constant(V_I32, 7))
             block = b.insert_value(block, b.add(b.extract_value(block, column), total), column)
         return block
 
-    return dots(dots, fmt, first, last, types.int64, types.int64, types.int64), generate
+    return dots(dots, fmt, first, last, types.int64, rows, types.int64), generate
 
 
 def _widened(b, where, signed):
@@ -243,24 +243,24 @@ def group_scale(context, fmt, half, top, scales):
 
 
 @intrinsic(prefer_literal=True)
-def add_minima(context, acc, fmt, half, top, scales, base, stride):
+def add_minima(context, acc, fmt, half, top, scales, rows, offset):
     """acc[c] += min * (scale * Σ activations) of column c's group, or half group; nothing if the format has no min."""
     if not _literal(fmt, half):
         return None
     kind = FORMATS[fmt.literal_value]
 
     def generate(context, b, sig, values):
-        block, _, _, shared, own, first, step = values
+        block, _, _, shared, own, where, off = values
         if not kind.mins:
             return block
-        lowest = emit_min(b, kind, half.literal_value, shared, own)
-        for column in range(acc.count):
-            at = b.add(first, b.mul(step, ir.Constant(LONG, column)))
-            total = splat(b, _activation_sum(b, kind, half.literal_value, at))
-            block = b.insert_value(block, emit_fma(b, lowest, total, b.extract_value(block, column)), column)
-        return block
+        low = emit_min(b, kind, half.literal_value, shared, own)
 
-    return acc(acc, fmt, half, types.int64, types.int64, types.int64, types.int64), generate
+        def add(total, at):
+            return emit_fma(b, low, splat(b, _activation_sum(b, kind, half.literal_value, at)), total)
+
+        return each_row(b, block, where, off, add)
+
+    return acc(acc, fmt, half, types.int64, types.int64, rows, types.int64), generate
 
 
 def _activation_sum(b, kind, half, at):

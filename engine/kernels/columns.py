@@ -42,6 +42,22 @@ def _offset(b, base, stride, column):
     return base if column == 0 else b.add(base, b.mul(stride, ir.Constant(LONG, column)))
 
 
+def _each(b, columns, block, base, stride, emit):
+    """block[c] = emit(block[c], address of column c) for columns ``stride`` bytes apart."""
+    for column in range(columns):
+        where = _offset(b, base, stride, column)
+        block = b.insert_value(block, emit(b.extract_value(block, column), where), column)
+    return block
+
+
+def each_row(b, block, rows, offset, emit):
+    """block[c] = emit(block[c], rows[c] + offset) for every column."""
+    for column in range(block.type.count):
+        where = b.add(b.extract_value(rows, column), offset)
+        block = b.insert_value(block, emit(b.extract_value(block, column), where), column)
+    return block
+
+
 @intrinsic(prefer_literal=True)
 def zero_columns(context, m):
     """``m`` vectors of float zeros."""
@@ -52,53 +68,45 @@ def zero_columns(context, m):
     return types.UniTuple(f32x16, count)(m), lambda *_: zeros
 
 
-def _each(b, columns, block, base, stride, emit):
-    """block[c] = emit(block[c], address of column c) for every column."""
-    for column in range(columns):
-        where = _offset(b, base, stride, column)
-        block = b.insert_value(block, emit(b.extract_value(block, column), where), column)
-    return block
-
-
 @intrinsic(prefer_literal=True)
-def offset_dots(context, m, base, stride, shift):
-    """Start dot products at (int32 at each column) << ``shift``: the share of the codes' offset. Both ``m`` and
-    ``shift`` are constants; a negative shift stands for no offset."""
+def offset_dots(context, m, rows, offset, shift):
+    """Start ``m`` dot products at (int32 at ``rows[c] + offset``) << ``shift``: the share of the codes' offset. A
+    negative shift stands for no offset; both it and ``m`` are constants."""
     count, left = _count(m), _count(shift)
     if count is None or left is None:
         return None
+    result = types.UniTuple(i32x16, count)
     if left < 0:
-        zeros = ir.Constant(ir.ArrayType(V_I32, count), None)
-        return types.UniTuple(i32x16, count)(m, types.int64, types.int64, shift), lambda *_: zeros
+        return result(m, rows, types.int64, shift), lambda *_: ir.Constant(ir.ArrayType(V_I32, count), None)
 
     def generate(context, b, sig, values):
         empty = ir.Constant(ir.ArrayType(V_I32, count), ir.Undefined)
         amount = constant(V_I32, left)
-        return _each(b, count, empty, values[1], values[2], lambda _, at: b.shl(splat(b, load(b, at, WORD, 4)), amount))
+        return each_row(b, empty, values[1], values[2], lambda _, at: b.shl(splat(b, load(b, at, WORD, 4)), amount))
 
-    return types.UniTuple(i32x16, count)(m, types.int64, types.int64, shift), generate
+    return result(m, rows, types.int64, shift), generate
 
 
 @intrinsic
-def any_column(context, acc, base, stride):
-    """The int32 at each of the columns that ``acc`` has, combined by or."""
+def any_row(context, rows, offset):
+    """The int32 at ``rows[c] + offset`` of all columns, combined by or."""
 
     def generate(context, b, sig, values):
         total = ir.Constant(WORD, 0)
-        for column in range(acc.count):
-            total = b.or_(total, load(b, _offset(b, values[1], values[2], column), WORD, 4))
+        for column in range(rows.count):
+            where = b.add(b.extract_value(values[0], column), values[1])
+            total = b.or_(total, load(b, where, WORD, 4))
         return b.zext(total, LONG)
 
-    return types.int64(acc, types.int64, types.int64), generate
+    return types.int64(rows, types.int64), generate
 
 
-def emit_dot_columns(b, count, dots, codes, base, stride, wide):
-    """dots[c] += Σ of 4 neighbouring products: 64 unsigned bytes × 4 signed bytes at each column, for all 16 lanes.
-
-    ``wide`` says that codes may exceed 127, where AVX2's byte multiply-add would saturate.
+def emit_dot_rows(b, dots, codes, rows, offset, wide):
+    """dots[c] += Σ of 4 neighbouring products: 64 unsigned bytes × 4 signed bytes at ``rows[c] + offset``, for all 16
+    lanes. ``wide`` says that codes may exceed 127, where AVX2's byte multiply-add would saturate.
     """
     prepared = _prepare(b, codes, wide)
-    return _each(b, count, dots, base, stride, lambda acc, at: _dot(b, acc, prepared, load(b, at, WORD, 4), wide))
+    return each_row(b, dots, rows, offset, lambda acc, at: _dot(b, acc, prepared, load(b, at, WORD, 4), wide))
 
 
 def _prepare(b, weights, wide):
@@ -176,19 +184,20 @@ def _widening(b, x, y):
 
 
 @intrinsic
-def scale_dots(context, acc, dots, scale, base, stride):
-    """acc[c] += dots[c] * (scale * float32 at each column)."""
+def scale_dots(context, acc, dots, scale, rows, offset):
+    """acc[c] += dots[c] * (scale * float32 at ``rows[c] + offset``)."""
 
     def generate(context, b, sig, values):
-        block, products, factor, first, step = values
+        block, products, factor, where, off = values
         for column in range(acc.count):
-            own = b.fmul(factor, splat(b, load(b, _offset(b, first, step, column), FLOAT, 4)))
+            at = b.add(b.extract_value(where, column), off)
+            own = b.fmul(factor, splat(b, load(b, at, FLOAT, 4)))
             real = b.sitofp(b.extract_value(products, column), V_F32)
             total = emit_fma(b, real, own, b.extract_value(block, column))
             block = b.insert_value(block, total, column)
         return block
 
-    return acc(acc, dots, f32x16, types.int64, types.int64), generate
+    return acc(acc, dots, f32x16, rows, types.int64), generate
 
 
 @intrinsic
@@ -226,11 +235,9 @@ def fma_rows(context, acc, x, rows, offset):
 
     def generate(context, b, sig, values):
         block, vector, where, off = values
-        for column in range(acc.count):
-            at = b.add(b.extract_value(where, column), off)
-            total = emit_fma(b, vector, splat(b, load(b, at, FLOAT, 4)), b.extract_value(block, column))
-            block = b.insert_value(block, total, column)
-        return block
+        return each_row(
+            b, block, where, off, lambda total, at: emit_fma(b, vector, splat(b, load(b, at, FLOAT, 4)), total)
+        )
 
     return acc(acc, f32x16, rows, types.int64), generate
 
@@ -293,11 +300,7 @@ def add_from_rows(context, acc, rows, offset):
     """acc[c] += 16 float32 at ``rows[c] + offset``."""
 
     def generate(context, b, sig, values):
-        block, where, off = values
-        for column in range(acc.count):
-            old = load(b, b.add(b.extract_value(where, column), off), V_F32, 4)
-            block = b.insert_value(block, b.fadd(old, b.extract_value(block, column)), column)
-        return block
+        return each_row(b, *values, lambda value, at: b.fadd(load(b, at, V_F32, 4), value))
 
     return acc(acc, rows, types.int64), generate
 

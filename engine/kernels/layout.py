@@ -19,5 +19,6 @@ Q_SCALE, Q_SUM, Q_NEGATIVE, Q_NEGATIVE_HALVES, Q_OUTLIERS = 32, 36, 40, 44, 52
 int32 1 if the group has high digits: code = low + 128 * high."""
 
 # Matmul.
-M_WEIGHTS, M_BLOCK_BYTES, M_GROUPS, M_COLS, M_X, M_X_STRIDE = range(6)
-M_OUT, M_OUTPUTS, M_BIAS, M_SCALE, M_ADD, M_TILES, M_ROWS = range(6, 13)
+M_WEIGHTS, M_BLOCK_BYTES, M_GROUPS, M_COLS, M_X, M_OUT = range(6)
+M_OUTPUTS, M_BIAS, M_SCALE, M_ADD, M_TILES, M_ROWS = range(6, 12)
+"""``M_X`` is a table of row addresses: of quantized records, or of float32 for float weights."""

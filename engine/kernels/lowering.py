@@ -117,7 +117,7 @@ class _Lowering:
         self.n_hidden = 0
         self._pending: list[_Op] = []
         self._source = layout.C_ROWS
-        self._quantized: dict[int, int] = {}
+        self._quantized: dict[int, np.ndarray] = {}
         self._fresh: set[int] = set()
         self._vectors: dict[int, np.ndarray] = {}
         self.residual, self.hidden, self.logits = self._table(), self._table(), self._table()
@@ -159,11 +159,14 @@ class _Lowering:
         self.workspace_bytes += n
         return self._keep(aligned(n))
 
-    def _register(self, width: int) -> np.ndarray:
-        """Memory of a register; returns its table of row addresses."""
-        stride = -(-width // 16) * 64
-        first = self._work(stride * self.max_rows).ctypes.data
-        return self._keep(first + np.arange(self.max_rows, dtype=np.int64) * stride)
+    def _rows(self, stride: int, count: int) -> np.ndarray:
+        """Memory for ``count`` rows of ``stride`` bytes; returns the table of their addresses."""
+        first = self._work(stride * count).ctypes.data
+        return self._keep(first + np.arange(count, dtype=np.int64) * stride)
+
+    def _register(self, width: int, count: int | None = None) -> np.ndarray:
+        """Memory of a register of ``count`` rows (None: as many as a step may have); returns its row table."""
+        return self._rows(-(-width // 16) * 64, count or self.max_rows)
 
     def _record(self, words: dict[int, int], floats: dict[int, float] | None = None) -> np.ndarray:
         """Arguments of a kernel."""
@@ -324,7 +327,6 @@ class _Lowering:
             layout.M_GROUPS: packed.groups,
             layout.M_COLS: packed.cols,
             layout.M_X: source,
-            layout.M_X_STRIDE: _record_stride(op.x.width),
             layout.M_OUT: self._at(op.out),
             layout.M_BIAS: self._vector(op.bias) if op.bias is not None else 0,
             layout.M_OUTPUTS: packed.rows,
@@ -354,16 +356,14 @@ class _Lowering:
         last.writes.add(op.out.index)
 
     def _quantize(self, x: Reg) -> int:
-        """Address of the quantized rows of a register, made once after each change of it."""
-        stride = _record_stride(x.width)
+        """Address of the table of a register's quantized rows, which are made once after each change of it."""
         if x.index not in self._quantized:
-            self._quantized[x.index] = int(self._work(stride * self.max_rows).ctypes.data)
-        at = self._quantized[x.index]
+            self._quantized[x.index] = self._rows(_record_bytes(x.width), self.max_rows)
+        at = int(self._quantized[x.index].ctypes.data)
         if x.index not in self._fresh:
             words = {
                 quantizing.X_ROWS: self._at(x),
-                quantizing.X_OUT: at,
-                quantizing.X_STRIDE: stride,
+                quantizing.X_OUT_ROWS: at,
                 quantizing.X_GROUPS: x.width // GROUP,
             }
             self._row_op(quantizing.quantize_rows, self._record(words), None, x.width)
@@ -371,7 +371,7 @@ class _Lowering:
         return at
 
 
-def _record_stride(width: int) -> int:
+def _record_bytes(width: int) -> int:
     """Bytes of a quantized row: the records and the high digits."""
     return width // GROUP * layout.Q_BYTES * 2
 

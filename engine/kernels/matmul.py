@@ -10,7 +10,7 @@ from __future__ import annotations
 from engine.kernels.codes import add_minima, dot_codes, dot_high_codes, fetch_ahead, group_scale
 from engine.kernels.columns import (
     add_from_rows,
-    any_column,
+    any_row,
     finish_part_rows,
     fma_rows,
     load_rows,
@@ -37,7 +37,6 @@ from engine.kernels.layout import (
     M_TILES,
     M_WEIGHTS,
     M_X,
-    M_X_STRIDE,
     Q_BYTES,
     Q_NEGATIVE,
     Q_NEGATIVE_HALVES,
@@ -74,25 +73,25 @@ def _whole_tile(fmt: Format, m: int) -> Kernel:
     share = SUPER if super_bytes else 1
 
     def tile(args, first, begin, end, scratch):
-        stride = get(args, M_X_STRIDE)
         high = Q_BYTES * get(args, M_GROUPS)
         block_bytes = get(args, M_BLOCK_BYTES)
         for block in range(begin, end):
             codes = get(args, M_WEIGHTS) + block * block_bytes
-            x = get(args, M_X) + first * stride
+            x = 0
             acc = zero_columns(m)
+            rows = load_rows(acc, get(args, M_X) + 8 * first)
             for _ in range(get(args, M_GROUPS) // share):
                 top = codes
                 codes += super_bytes
                 for _ in range(share):
                     fetch_ahead(index, m, codes, block_bytes)
                     scales = codes + code_bytes
-                    dots = offset_dots(m, x + Q_NEGATIVE, stride, shift)
-                    dots = dot_codes(dots, index, 0, 8, codes, x, stride)
-                    if any_column(dots, x + Q_OUTLIERS, stride) != 0:
-                        dots = dot_high_codes(dots, index, 0, 8, codes, x + high, stride)
-                    acc = scale_dots(acc, dots, group_scale(index, 0, top, scales), x + Q_SCALE, stride)
-                    acc = add_minima(acc, index, 0, top, scales, x, stride)
+                    dots = offset_dots(m, rows, x + Q_NEGATIVE, shift)
+                    dots = dot_codes(dots, index, 0, 8, codes, rows, x)
+                    if any_row(rows, x + Q_OUTLIERS) != 0:
+                        dots = dot_high_codes(dots, index, 0, 8, codes, rows, x + high)
+                    acc = scale_dots(acc, dots, group_scale(index, 0, top, scales), rows, x + Q_SCALE)
+                    acc = add_minima(acc, index, 0, top, scales, rows, x)
                     codes = scales + scale_bytes
                     x += Q_BYTES
             finish(acc, args, first, block)
@@ -106,31 +105,31 @@ def _halves_tile(fmt: Format, m: int) -> Kernel:
     code_bytes, scale_bytes, super_bytes = fmt.code_bytes, fmt.scale_bytes, fmt.super_bytes
 
     def tile(args, first, begin, end, scratch):
-        stride = get(args, M_X_STRIDE)
         high = Q_BYTES * get(args, M_GROUPS)
         block_bytes = get(args, M_BLOCK_BYTES)
         for block in range(begin, end):
             codes = get(args, M_WEIGHTS) + block * block_bytes
-            x = get(args, M_X) + first * stride
+            x = 0
             acc = zero_columns(m)
+            rows = load_rows(acc, get(args, M_X) + 8 * first)
             for _ in range(get(args, M_GROUPS) // SUPER):
                 top = codes
                 codes += super_bytes
                 for _ in range(SUPER):
                     fetch_ahead(index, m, codes, block_bytes)
                     scales = codes + code_bytes
-                    dots = offset_dots(m, x + Q_NEGATIVE_HALVES, stride, shift)
-                    dots = dot_codes(dots, index, 0, 4, codes, x, stride)
-                    if any_column(dots, x + Q_OUTLIERS, stride) != 0:
-                        dots = dot_high_codes(dots, index, 0, 4, codes, x + high, stride)
-                    acc = scale_dots(acc, dots, group_scale(index, 0, top, scales), x + Q_SCALE, stride)
-                    acc = add_minima(acc, index, 0, top, scales, x, stride)
-                    dots = offset_dots(m, x + Q_NEGATIVE_HALVES + 4, stride, shift)
-                    dots = dot_codes(dots, index, 4, 8, codes, x, stride)
-                    if any_column(dots, x + Q_OUTLIERS, stride) != 0:
-                        dots = dot_high_codes(dots, index, 4, 8, codes, x + high, stride)
-                    acc = scale_dots(acc, dots, group_scale(index, 1, top, scales), x + Q_SCALE, stride)
-                    acc = add_minima(acc, index, 1, top, scales, x, stride)
+                    dots = offset_dots(m, rows, x + Q_NEGATIVE_HALVES, shift)
+                    dots = dot_codes(dots, index, 0, 4, codes, rows, x)
+                    if any_row(rows, x + Q_OUTLIERS) != 0:
+                        dots = dot_high_codes(dots, index, 0, 4, codes, rows, x + high)
+                    acc = scale_dots(acc, dots, group_scale(index, 0, top, scales), rows, x + Q_SCALE)
+                    acc = add_minima(acc, index, 0, top, scales, rows, x)
+                    dots = offset_dots(m, rows, x + Q_NEGATIVE_HALVES + 4, shift)
+                    dots = dot_codes(dots, index, 4, 8, codes, rows, x)
+                    if any_row(rows, x + Q_OUTLIERS) != 0:
+                        dots = dot_high_codes(dots, index, 4, 8, codes, rows, x + high)
+                    acc = scale_dots(acc, dots, group_scale(index, 1, top, scales), rows, x + Q_SCALE)
+                    acc = add_minima(acc, index, 1, top, scales, rows, x)
                     codes = scales + scale_bytes
                     x += Q_BYTES
             finish(acc, args, first, block)

@@ -23,7 +23,7 @@ from engine.kernels.simd import (
     where_below,
 )
 
-X_ROWS, X_OUT, X_STRIDE, X_GROUPS = range(4)
+X_ROWS, X_OUT_ROWS, X_GROUPS = range(3)
 _MAGIC = 12582912.0
 _MAGIC_BITS = 0x4B400000
 OUTLIER = 20.0
@@ -43,7 +43,7 @@ def quantize_rows(context, args, begin, end, scratch):
     groups = get(args, X_GROUPS)
     for row in range(begin, end):
         x = get(get(args, X_ROWS), row)
-        out = get(args, X_OUT) + row * get(args, X_STRIDE)
+        out = get(get(args, X_OUT_ROWS), row)
         total = splat_f(0.0)
         for i in range(2 * groups):
             total = total + absolute(load_f(x + 64 * i))
