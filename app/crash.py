@@ -48,7 +48,8 @@ def install(told: Callable[[str], object] | None = None) -> None:
     )
     try:
         reports_dir().mkdir(parents=True, exist_ok=True)
-        for old in reports()[KEPT:]:
+        empty = [path for path in reports_dir().glob("*.txt") if not path.stat().st_size]  # of runs that were killed
+        for old in (*reports()[KEPT:], *empty):
             old.unlink(missing_ok=True)
         _fault_file = (reports_dir() / _name("fault")).open("w", encoding="utf-8")
         faulthandler.enable(_fault_file)

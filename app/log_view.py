@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 from app import crash, logs
 from app.text import tr
 from app.theme import Theme
-from app.views.parts import label
+from app.views.parts import label, size_dialog
 
 TAIL_BYTES = 512 * 1024
 REFRESH_MS = 1000
@@ -35,7 +35,7 @@ class LogDialog(QDialog):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle(tr("Log and reports"))
-        self.resize(900, 560)
+        size_dialog(self, 900, 560)
         self._text = ""
         self.source = QComboBox()
         self.source.setAccessibleName(tr("What to show"))

@@ -28,6 +28,8 @@ from app.views.parts import label
 ROW_HEIGHT = 32
 WIDTH = 560
 SHOWN_ROWS = 12
+ONLY_SEARCHED = 30
+"""How much better an entry must fit that is listed only when something was typed."""
 ENTRY_ROLE = Qt.ItemDataRole.UserRole + 1
 _MOVES: dict[int, int] = {
     Qt.Key.Key_Up: -1,
@@ -71,7 +73,9 @@ class EntryModel(QAbstractListModel):
         self.beginResetModel()
         if typed.strip():
             rated = [(score(typed, f"{entry.words} {entry.hint}"), entry) for entry in self._all]
-            fitting = [(points, entry) for points, entry in rated if points is not None]
+            fitting = [
+                (points - ONLY_SEARCHED * entry.only_searched, entry) for points, entry in rated if points is not None
+            ]
             self._shown = [entry for _, entry in sorted(fitting, key=lambda pair: -pair[0])]
         else:
             self._shown = [entry for entry in self._all if not entry.only_searched]
@@ -143,7 +147,6 @@ class Palette(QDialog):
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.list.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.list.setAccessibleName(tr("Commands"))
-        self.list.setFixedHeight(SHOWN_ROWS * ROW_HEIGHT)
         self.nothing = label(tr("Nothing of that name."), "muted")
         self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.nothing.setFixedHeight(ROW_HEIGHT)
@@ -183,9 +186,10 @@ class Palette(QDialog):
 
     def _on_typed(self, typed: str) -> None:
         self.model.search(typed)
-        found = self.model.rowCount() > 0
-        self.list.setVisible(found)
-        self.nothing.setVisible(not found)
+        found = self.model.rowCount()
+        self.list.setFixedHeight(min(max(found, 1), SHOWN_ROWS) * ROW_HEIGHT)
+        self.list.setVisible(found > 0)
+        self.nothing.setVisible(found == 0)
         self.list.setCurrentIndex(self.model.index(0))
         self.list.scrollToTop()
         self.adjustSize()

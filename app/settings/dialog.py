@@ -26,7 +26,7 @@ from app.settings.values import Settings
 from app.text import tr, trn
 from app.theme import ThemeMode, icon
 from app.views.chat_settings_form import ChatSettingsForm, PresetShelf
-from app.views.parts import label
+from app.views.parts import label, size_dialog
 
 PAGE_MARGIN = 24
 
@@ -56,7 +56,7 @@ class SettingsDialog(QDialog):
         self._streaming = streaming
         self.setWindowTitle(tr("Settings"))
         self.setModal(True)
-        self.resize(760, 640)
+        size_dialog(self, 760, 640)
         self.engine = EnginePage(settings.engine, around)
         self.chat = ChatSettingsForm(settings.chat, shelf)
         self.themes = QButtonGroup(self)

@@ -26,7 +26,7 @@ from app.settings.model_facts import ModelFacts, fit_of
 from app.state.model_opener import ModelOpener
 from app.text import tr
 from app.theme import icon
-from app.views.parts import label
+from app.views.parts import label, size_dialog
 from engine.catalog import KnownModel, find, known_models
 from engine.errors import EngineError
 from engine.port import EngineState
@@ -56,7 +56,7 @@ class ModelDialog(QDialog):
         self._facts: ModelFacts | None = None
         self._wanted = ""
         self.setWindowTitle(tr("Models"))
-        self.resize(860, 640)
+        size_dialog(self, 860, 640)
         self.list = QListWidget()
         self.list.setAccessibleName(tr("Models"))
         self.list.setIconSize(QSize(16, 16))

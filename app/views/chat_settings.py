@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from app.state.sampling import ChatSettings
 from app.text import tr
 from app.views.chat_settings_form import ChatSettingsForm, PresetShelf
+from app.views.parts import size_dialog
 
 
 class ChatSettingsDialog(QDialog):
@@ -18,18 +20,31 @@ class ChatSettingsDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle(tr("Settings of “{title}”", title=title))
         self.setModal(True)
-        self.resize(520, 620)
+        size_dialog(self, 540, 640)
         self.form = ChatSettingsForm(settings, shelf)
         self.form.changed.connect(self._on_changed)
         self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel)
         self._buttons.button(QDialogButtonBox.StandardButton.Ok).setProperty("variant", "primary")
         self._buttons.accepted.connect(self.accept)
         self._buttons.rejected.connect(self.reject)
+        inside = QWidget()
+        inside.setProperty("surface", "clear")
+        inner = QVBoxLayout(inside)
+        inner.setContentsMargins(20, 18, 20, 8)
+        inner.addWidget(self.form)
+        scroll = QScrollArea()
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setWidget(inside)
+        foot = QVBoxLayout()
+        foot.setContentsMargins(20, 8, 20, 16)
+        foot.addWidget(self._buttons)
         box = QVBoxLayout(self)
-        box.setContentsMargins(20, 18, 20, 16)
-        box.setSpacing(14)
-        box.addWidget(self.form, 1)
-        box.addWidget(self._buttons)
+        box.setContentsMargins(0, 0, 0, 0)
+        box.setSpacing(0)
+        box.addWidget(scroll, 1)
+        box.addLayout(foot)
 
     def settings(self) -> ChatSettings:
         """What was chosen."""

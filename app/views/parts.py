@@ -9,6 +9,9 @@ from PySide6.QtWidgets import QAbstractSpinBox, QLabel, QToolButton, QWidget
 
 from app.theme import icon
 
+FRAME = 24
+"""Room around a dialog for the frame that the desktop adds, in pixels."""
+
 
 def tool_button(name: str, words: str, run: Callable[[], object], parent: QWidget | None = None) -> QToolButton:
     """A quiet icon button; ``words`` are its tooltip and its accessible name."""
@@ -41,6 +44,12 @@ def label(text: str = "", role: str = "", parent: QWidget | None = None, *, wrap
         made.setProperty("role", role)
     made.setWordWrap(wrap)
     return made
+
+
+def size_dialog(dialog: QWidget, width: int, height: int) -> None:
+    """Give a dialog its size, or less where the screen is small."""
+    room = dialog.screen().availableGeometry().size()
+    dialog.resize(QSize(width, height).boundedTo(room - QSize(FRAME, 2 * FRAME)))
 
 
 def padded(box: QAbstractSpinBox) -> None:
