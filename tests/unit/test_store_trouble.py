@@ -83,7 +83,9 @@ def test_a_full_disk_is_said_once_and_everything_is_saved_when_there_is_room(
     assert said.wait_for(1) == [
         "The disk is full: chats are not being saved. Saving is tried again by itself.",
     ]
-    assert [head.id for head in store.heads()] == ["before"]
+    heads = {head.id for head in store.heads()}
+    assert "before" in heads
+    assert "during 4" not in heads
     disk(False)
     assert said.wait_for(2)[1] == ""
     write(store, "after")
@@ -102,7 +104,9 @@ def test_closing_on_a_full_disk_ends_and_keeps_what_was_saved(tmp_path: Path, di
     write(store, "during", "long " * 4000)
     store.close()
     store, notice = open_store(tmp_path, Said())
-    assert (notice, [head.id for head in store.heads()]) == ("", ["before"])
+    assert notice == ""
+    assert "before" in {head.id for head in store.heads()}
+    assert len(store.load("before").path()) == 1
     store.close()
 
 
