@@ -93,6 +93,14 @@ def store_h(b, where, value):
         store(b, b.trunc(narrow_bits(b, value, V_I32, V_F32), V_I16), where, 2)
 
 
+@primitive(f32x16, f32x16)
+def through_half(b, value):
+    """16 lanes rounded to float16 and widened again."""
+    if target().f16:
+        return b.fpext(b.fptrunc(value, V_HALF), V_F32)
+    return widen_bits(b, narrow_bits(b, value, V_I32, V_F32), V_I32, V_F32)
+
+
 @primitive(f32x16, address)
 def load_bf(b, where):
     """16 bfloat16, widened."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.kernels.half import through_half
 from engine.kernels.kernel import helper
 from engine.kernels.simd import (
     bits_f,
@@ -62,6 +63,10 @@ def silu16(x):
 
 @helper
 def gelu16(x):
-    """GELU in its tanh approximation (Hendrycks and Gimpel 2016): x * sigmoid(2 sqrt(2 / pi) (x + 0.044715 x**3))."""
-    inner = fma(x * x, splat_f(0.044715), splat_f(1.0)) * x
-    return x * sigmoid16(inner * splat_f(1.5957691216057308))
+    """GELU in its tanh approximation (Hendrycks and Gimpel 2016), x * sigmoid(2 sqrt(2 / pi) (x + 0.044715 x**3)), with
+    argument and value rounded to float16 (see ``ops.Glu``)."""
+    ten = splat_f(10.0)
+    half = through_half(minimum(ten, maximum(splat_f(-10.0), x)))
+    inner = fma(half * half, splat_f(0.044715), splat_f(1.0)) * half
+    value = through_half(half * sigmoid16(inner * splat_f(1.5957691216057308)))
+    return where_below(x, ten, where_below(x, splat_f(-10.0), splat_f(0.0), value), x)
