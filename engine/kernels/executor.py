@@ -9,9 +9,10 @@ import numpy as np
 
 from engine.errors import CancelledError, UnsupportedModelError
 from engine.kernels import attention, layout
-from engine.kernels.lowering import KINDS, lower, weights_of
+from engine.kernels.lowering import lower, weights_of
 from engine.kernels.ops import Batch, Program
 from engine.kernels.packing import pack_all
+from engine.kernels.phases import KINDS
 from engine.kernels.team import Team
 
 _SMALLEST_HEAD = 16

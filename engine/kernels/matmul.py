@@ -156,25 +156,32 @@ def _float_tile(kind: int, m: int) -> Kernel:
     return Kernel(f"matmul_f{kind}_{m}", tile)
 
 
-@kernel
-def matmul_rows(context, args, begin, end, scratch):
-    """Blocks [begin, end) of 16 outputs for all rows of the step: shares the rows out to tile kernels.
+@helper
+def run_tiles(args, first, rows, begin, end, scratch):
+    """Blocks [begin, end) of 16 outputs for ``rows`` rows from ``first`` on, shared out to tile kernels.
 
     The widths of the tiles are as even as can be, and each block of weights serves all rows while it is in the cache.
     """
-    rows = get(context, get(args, M_ROWS))
-    widest = min(rows, COLUMNS)
-    if rows == widest:
-        invoke(get(get(args, M_TILES), widest), args, 0, begin, end, scratch)
+    tiles = get(args, M_TILES)
+    if rows <= COLUMNS:
+        invoke(get(tiles, rows), args, first, begin, end, scratch)
         return
     for block in range(begin, end):
-        first = 0
-        left = (rows + widest - 1) // widest
-        while left > 0:
-            m = (rows - first + left - 1) // left
-            invoke(get(get(args, M_TILES), m), args, first, block, block + 1, scratch)
-            first += m
-            left -= 1
+        at = first
+        left = rows
+        turns = (rows + COLUMNS - 1) // COLUMNS
+        while turns > 0:
+            m = (left + turns - 1) // turns
+            invoke(get(tiles, m), args, at, block, block + 1, scratch)
+            at += m
+            left -= m
+            turns -= 1
+
+
+@kernel
+def matmul_rows(context, args, begin, end, scratch):
+    """Blocks [begin, end) of 16 outputs for all rows of the step."""
+    run_tiles(args, 0, get(context, get(args, M_ROWS)), begin, end, scratch)
 
 
 TILES = {
