@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from PySide6.QtWidgets import QApplication
 from app.settings.keeper import SettingsKeeper
 from app.state.store import ChatStore
 from app.theme import Theme
+from engine.hosting.bundle import Loader
 from tests.gui.harness import Harness
 
 OFFSCREEN_NOTE = "This plugin does not support "
@@ -71,6 +73,15 @@ def leaves_nothing_behind(qapp: QApplication, qtlog) -> Iterator[None]:
 def installed_theme(qapp: QApplication) -> Theme:
     """Our look, once for all tests of the window."""
     return Theme.install(qapp, "light")
+
+
+@pytest.fixture(scope="session")
+def real_loader(smollm2: Any) -> Loader:
+    """Hands the shared model to real engine loops; its template process runs before the first test counts threads."""
+    from tests.gui.real_engine import shared_loader
+
+    smollm2.renderer().warm()
+    return shared_loader(smollm2)
 
 
 @pytest.fixture
