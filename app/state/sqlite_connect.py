@@ -26,6 +26,8 @@ _TROUBLES: dict[int, Trouble] = {
     sqlite3.SQLITE_PERM: "read_only",
     sqlite3.SQLITE_BUSY: "busy",
     sqlite3.SQLITE_LOCKED: "busy",
+    sqlite3.SQLITE_PROTOCOL: "busy",
+    sqlite3.SQLITE_NOMEM: "unreachable",
     sqlite3.SQLITE_CANTOPEN: "unreachable",
     sqlite3.SQLITE_IOERR: "unreachable",
     sqlite3.SQLITE_AUTH: "read_only",
@@ -63,6 +65,7 @@ def open_writer(path: Path, *, check: bool = True) -> tuple[sqlite3.Connection, 
         connection.execute("PRAGMA journal_mode = WAL").fetchone()
         # A commit survives the end of the process at once, and that of the power after the next checkpoint.
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA secure_delete = ON")
         migrate(connection)
         running = connection.execute("SELECT 1 FROM keep WHERE key = 'running'").fetchone()
         if check and running is not None:

@@ -110,12 +110,12 @@ def has_search_index(connection: sqlite3.Connection) -> bool:
 def make_search_index(connection: sqlite3.Connection) -> bool:
     """Index the messages if they are not yet; False where this SQLite has no FTS5 with trigrams."""
     try:
+        connection.execute("BEGIN IMMEDIATE")  # another process may be making it
         if has_search_index(connection):
             connection.execute("SELECT 1 FROM search LIMIT 0")
-            return True
-        connection.execute("BEGIN IMMEDIATE")
-        for statement in _SEARCH:
-            connection.execute(statement)
+        else:
+            for statement in _SEARCH:
+                connection.execute(statement)
         connection.execute("COMMIT")
     except sqlite3.OperationalError as error:
         if connection.in_transaction:

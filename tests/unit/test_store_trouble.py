@@ -207,6 +207,27 @@ def test_two_programs_may_use_the_same_file(tmp_path: Path) -> None:
     second.close()
 
 
+def test_programs_that_make_the_file_at_the_same_moment(tmp_path: Path) -> None:
+    start = threading.Barrier(6)
+    opened: list[tuple[ChatStore, str]] = []
+
+    def make() -> None:
+        start.wait()
+        opened.append(open_store(tmp_path, Said()))
+
+    threads = [threading.Thread(target=make) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [notice for _, notice in opened] == [""] * 6
+    for number, (store, _) in enumerate(opened):
+        write(store, f"chat {number}")
+    assert len(opened[0][0].heads()) == 6
+    for store, _ in opened:
+        store.close()
+
+
 def test_another_program_that_holds_the_file_delays_saving_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: Callable[[bool], None]
 ) -> None:
