@@ -21,6 +21,8 @@ from packaging.utils import canonicalize_name
 HERE = Path(__file__).resolve().parent
 SYSTEMS = {"linux": ("posix", "Linux"), "darwin": ("posix", "Darwin"), "win32": ("nt", "Windows")}
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+INSTALLERS = {"pip", "setuptools"}
+"""Every environment has its own, and one that replaced itself while it installs the others would be in its own way."""
 
 
 def environments(system: str) -> list[dict[str, str]]:
@@ -65,7 +67,7 @@ def pins(roots: list[str], without: set[str] | None = None) -> tuple[list[str], 
     """The lock's lines for ``roots``, leaving out ``without``, and the names they pin."""
     by_system = {system: closure(roots, system) for system in SYSTEMS}
     lines = []
-    names = set().union(*by_system.values()) - (without or set())
+    names = set().union(*by_system.values()) - (without or set()) - INSTALLERS
     for name in sorted(names):
         systems = [system for system, needed in by_system.items() if name in needed]
         marker = "" if len(systems) == len(SYSTEMS) else " ; " + " or ".join(f'sys_platform == "{s}"' for s in systems)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.hosting.bundle import Bundle
-from engine.hosting.prepare import LABEL_LENGTH, prepare
+from engine.hosting.prepare import label_of, prepare
 from engine.port import ChatJob, Turn
 from engine.scheduling.request import Constraint, Request
 from engine.serving.messages import Wanted
@@ -31,7 +31,7 @@ def plain_request(bundle: Bundle, stream: int, prompt: str | tuple[int, ...], wa
     """Text that goes on from a prompt. Errors: ``TokenizerError``."""
     if isinstance(prompt, str):
         ids = tuple(bundle.encode_prompt(prompt))
-        label = " ".join(prompt[: 4 * LABEL_LENGTH].split())[:LABEL_LENGTH]
+        label = label_of(ChatJob(stream, CHAT, (Turn("user", prompt),)))
     else:
         ids, label = prompt, f"{len(prompt)} token ids"
     return Request(

@@ -51,6 +51,11 @@ class Server:
         host, port = self.address
         return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
 
+    @property
+    def busy(self) -> int:
+        """Requests that are being worked on."""
+        return 0 if self._state is None else self._state.busy
+
     def start(self) -> None:
         """Listen; raises ``EngineError`` with a sentence where the address is taken or not ours."""
         listener = self._listen()
