@@ -44,7 +44,15 @@ class Window(Protocol):
 
 def window_commands(window: Window, cache_dock: QDockWidget, engine_dock: QDockWidget) -> list[Command]:
     """Every command, in the order of the menu."""
-    tabs, dialogs = window.tabs, window.dialogs
+    return [
+        *_chat_commands(window),
+        *_go_commands(window),
+        *_view_commands(window, cache_dock, engine_dock),
+        *_app_commands(window),
+    ]
+
+
+def _chat_commands(window: Window) -> list[Command]:
     return [
         Command("new", tr("New chat"), "Ctrl+N", window.new_chat, "chat", "new-chat"),
         Command("stop", tr("Stop the reply"), "Ctrl+.", window.stop_current, "chat", "stop"),
@@ -65,16 +73,33 @@ def window_commands(window: Window, cache_dock: QDockWidget, engine_dock: QDockW
         ),
         Command("delete", tr("Delete the chat"), "Ctrl+Shift+Backspace", window.delete_current, "chat", "delete"),
         Command("undo", tr("Bring back the deleted chat"), "Ctrl+Shift+Z", window.undo_delete, "chat", "undo"),
+    ]
+
+
+def _go_commands(window: Window) -> list[Command]:
+    tabs = window.tabs
+    return [
         Command("search", tr("Search all chats"), "Ctrl+F", window.focus_search, "go", "search"),
         Command("input", tr("Write a message"), "Ctrl+I", window.focus_input, "go", "edit"),
         Command("next", tr("Next tab"), "Ctrl+Tab", lambda: tabs.cycle(1), "go"),
         Command("previous", tr("Previous tab"), "Ctrl+Shift+Tab", lambda: tabs.cycle(-1), "go"),
         Command("split", tr("Show this chat beside the others"), "Ctrl+\\", window.split_current, "go", "split"),
         Command("close", tr("Close the tab"), "Ctrl+W", window.close_current, "go", "close"),
+    ]
+
+
+def _view_commands(window: Window, cache_dock: QDockWidget, engine_dock: QDockWidget) -> list[Command]:
+    return [
         Command("sidebar", tr("Chats"), "Ctrl+B", lambda: window.toggle(window.sidebar_dock), "view", "sidebar"),
         Command("cache", tr("Cache"), "Ctrl+Shift+K", lambda: window.toggle(cache_dock), "view", "cache"),
         Command("engine", tr("Engine"), "Ctrl+Shift+E", lambda: window.toggle(engine_dock), "view", "engine"),
         Command("theme", tr("Light, dark or like the system"), "Ctrl+Shift+L", window.next_theme, "view", "moon"),
+    ]
+
+
+def _app_commands(window: Window) -> list[Command]:
+    dialogs = window.dialogs
+    return [
         Command("palette", tr("Commands…"), "Ctrl+K", dialogs.palette, "app", "palette", also="Ctrl+Shift+P"),
         Command("settings", tr("Settings…"), "Ctrl+,", dialogs.settings, "app", "settings"),
         Command("models", tr("Models…"), "Ctrl+M", lambda: dialogs.models(), "app", "model"),

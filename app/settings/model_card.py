@@ -45,6 +45,9 @@ class ModelCard(QWidget):
             self.filter,
             self.table,
         ]
+        self._lay_out()
+
+    def _lay_out(self) -> None:
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(6)
