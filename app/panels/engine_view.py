@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
@@ -65,6 +65,10 @@ class EngineView(QSplitter):
         self.steps_plot.resized.connect(self._show_steps)
         self.steps_plot.inspected.connect(lambda i: self._inspect("steps", i))
         self.speed_plot.inspected.connect(lambda i: self._inspect("speed", i))
+
+    def sizeHint(self) -> QSize:
+        """A modest wish: the window takes room from the other docks for what a dock wishes for."""
+        return QSize(480, 160)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Side by side where there is room, one above the other in a narrow dock."""

@@ -239,9 +239,13 @@ class ChatView(QScrollArea):
             view.append(text)
 
     def _on_changed(self, chat: str, message: str) -> None:
-        if chat == self.chat and message in self.views:
-            self._changed.add(message)
+        if chat != self.chat or message not in self.views:
+            return
+        self._changed.add(message)
+        if self.views[message].message.is_open or not self.isVisible():
             self._controller.clock.request()
+        else:
+            self._show_changes()
 
     def _on_engine_state(self) -> None:
         if self.isVisible() and not self.views:

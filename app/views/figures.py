@@ -31,33 +31,31 @@ def asks_why(stats: ReplyStats, expected: bool = False) -> bool:
     return stats.miss is not None and stats.miss.cause not in plain
 
 
-def figures_html(stats: ReplyStats, strong: str, why: bool) -> str:
-    """Tokens/s, time to first token, and where the tokens came from, numbers in the colour ``strong``.
+def _bold(text: str, color: str) -> str:
+    return f'<span style="color:{color};font-weight:600">{text}</span>'
 
-    ``why``: beside a question why not all was reused, the number of all is shown too.
-    Rich text made of our own numbers only.
-    """
 
-    def bold(text: str) -> str:
-        return f'<span style="color:{strong};font-weight:600">{text}</span>'
-
+def speed_html(stats: ReplyStats, strong: str) -> str:
+    """Tokens/s and time to first token, numbers in the colour ``strong``; rich text made of our own numbers only."""
     parts = []
     if stats.n_gen and stats.gen_s > 0:
         width = round(stats.width)
         chats = " " + tr("× {n} chats", n=width) if width > 1 else ""
-        parts.append(f"{bold(f'{stats.tokens_per_s:,.0f}')} {tr('tok/s')}{chats}")
+        parts.append(f"{_bold(f'{stats.tokens_per_s:,.0f}', strong)} {tr('tok/s')}{chats}")
     if stats.ttft_s > 0:
-        parts.append(f"{tr('first token')} {bold(duration(stats.ttft_s))}")
-    reused = f"{stats.n_cached:,}"
-    if why:
-        reused = tr("{n:,} of {total:,}", n=stats.n_cached, total=stats.n_prompt)
-    reused = bold(reused)
+        parts.append(f"{tr('first token')} {_bold(duration(stats.ttft_s), strong)}")
+    return "&nbsp;&nbsp;&nbsp;".join(parts)
+
+
+def tokens_html(stats: ReplyStats, strong: str, why: bool) -> str:
+    """Where the tokens came from. ``why``: beside the question why not all was reused, "all" is a number too."""
+    words = tr("{n:,} of {total:,}", n=stats.n_cached, total=stats.n_prompt) if why else f"{stats.n_cached:,}"
+    reused = _bold(words, strong)
     if stats.chain is not None:
         reused = f'<a href="chain" style="text-decoration:none">{reused}</a>'
-    computed = bold(f"{max(stats.n_prompt - stats.n_cached, 0):,}")
-    generated = bold(f"{stats.n_gen:,}")
-    parts.append(f"{tr('reused')} {reused} · {tr('computed')} {computed} · {tr('generated')} {generated}")
-    return "&nbsp;&nbsp;&nbsp;".join(parts)
+    computed = _bold(f"{max(stats.n_prompt - stats.n_cached, 0):,}", strong)
+    generated = _bold(f"{stats.n_gen:,}", strong)
+    return f"{tr('reused')} {reused} · {tr('computed')} {computed} · {tr('generated')} {generated}"
 
 
 def progress_text(live: LiveReply, state: EngineState) -> str:

@@ -13,7 +13,7 @@ from app.state.document import Message, ReplyStats
 from app.state.reply_tracker import LiveReply
 from app.text import tr
 from app.theme import Theme, icon
-from app.views.figures import asks_why, figures_html, outcome_text, progress_text
+from app.views.figures import asks_why, outcome_text, progress_text, speed_html, tokens_html
 from app.views.parts import flow, label, link_button, tool_button
 from app.views.progress import ReadingBar
 from app.views.versions import VersionSwitch
@@ -89,12 +89,10 @@ class Footer(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.words = QLabel(self)
-        self.words.setProperty("role", "caption")
-        self.words.setTextFormat(Qt.TextFormat.RichText)
-        self.words.setAccessibleName(tr("Figures of this reply"))
-        self.words.linkActivated.connect(lambda _: self.chain_asked.emit())
-        self.words.linkHovered.connect(self._on_link)
+        self.words = _figures(self)
+        self.tokens = _figures(self)
+        self.tokens.linkActivated.connect(lambda _: self.chain_asked.emit())
+        self.tokens.linkHovered.connect(self._on_link)
         self.bar = ReadingBar(self)
         self.ribbon = Ribbon(self)
         self.ribbon.clicked.connect(self.why_asked)
@@ -107,7 +105,7 @@ class Footer(QWidget):
         self._stats: ReplyStats | None = None
         self._asks = False
         self._running = False
-        self._parts = [self.words, self.bar, self.ribbon, self.why, self.outcome, self.actions_row]
+        self._parts = [self.words, self.tokens, self.bar, self.ribbon, self.why, self.outcome, self.actions_row]
         for widget in self._parts[1:]:
             widget.hide()
         Theme.current().changed.connect(self._show_figures)
@@ -119,7 +117,8 @@ class Footer(QWidget):
         self._asks = stats is not None and asks_why(stats, expected=place.is_first)
         self._show_figures()
         self.bar.hide()
-        self.words.setVisible(stats is not None)
+        self.words.setVisible(bool(stats is not None and self.words.text()))
+        self.tokens.setVisible(stats is not None)
         self.ribbon.setVisible(stats is not None)
         if stats is not None:
             self.ribbon.set_counts(stats.n_prompt, stats.n_cached, stats.n_gen, stats.page_rows, stats.miss)
@@ -137,12 +136,16 @@ class Footer(QWidget):
         self._told_at = now
         if not self._running:
             self._running, self._stats = True, None
-            for widget in (self.ribbon, self.why, self.outcome, self.actions_row):
+            for widget in (self.tokens, self.ribbon, self.why, self.outcome, self.actions_row):
                 widget.hide()
             self.words.show()
         self.words.setText(progress_text(live, state).replace("   ", "&nbsp;&nbsp;&nbsp;"))
         self.bar.setVisible(live.phase == "prefilling")
         self.bar.set_values(live.n_cached, live.n_read, live.n_prompt)
+
+    def told(self) -> str:
+        """All figures that are shown, as rich text."""
+        return " ".join(label.text() for label in (self.words, self.tokens) if not label.isHidden())
 
     def height_for(self, width: int) -> int:
         """Place everything for this width; returns the height."""
@@ -150,7 +153,17 @@ class Footer(QWidget):
 
     def _show_figures(self) -> None:
         if self._stats is not None:
-            self.words.setText(figures_html(self._stats, Theme.current().color("text").name(), self._asks))
+            strong = Theme.current().color("text").name()
+            self.words.setText(speed_html(self._stats, strong))
+            self.tokens.setText(tokens_html(self._stats, strong, self._asks))
 
     def _on_link(self, link: str) -> None:
-        self.words.setToolTip(tr("Show this chain in the cache") if link else "")
+        self.tokens.setToolTip(tr("Show this chain in the cache") if link else "")
+
+
+def _figures(parent: QWidget) -> QLabel:
+    label = QLabel(parent)
+    label.setProperty("role", "caption")
+    label.setTextFormat(Qt.TextFormat.RichText)
+    label.setAccessibleName(tr("Figures of this reply"))
+    return label

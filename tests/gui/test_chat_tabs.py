@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QByteArray, QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QAbstractItemModelTester
-from PySide6.QtWidgets import QApplication, QMessageBox
+from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
 
 from app.state.sampling import ChatSettings
 from app.state.store import MemoryStore
@@ -231,7 +231,7 @@ def test_why_not_all_opens_the_cache_dock(window):
     window.reply_to("zero", "x")
     window.reply_to("one", "x", n_prompt=171, n_cached=144, miss=Miss("diverged", 144, 150, 3, "one"), chain=3)
     footer = window.reply_view().footer
-    assert footer.why.isVisible() and "144 of 171" in footer.words.text()
+    assert footer.why.isVisible() and "144 of 171" in footer.tokens.text()
     window.window.cache_dock.hide()
     window.qtbot.mouseClick(footer.why, Qt.MouseButton.LeftButton)
     window.settle()
@@ -278,3 +278,15 @@ def test_closing_a_chat_that_nobody_wrote_in_leaves_no_trace(window):
     window.pane().composer.input.setPlainText("a draft")
     window.window.close_current()
     assert drafted in {head.id for head in window.controller.heads()}
+
+
+def test_whatever_takes_the_keyboard_has_a_name(window):
+    window.reply_to("one", "x\n\n```py\ny = 1\n```")
+    nameless = []
+    for widget in window.window.findChildren(QWidget):
+        if not widget.isVisible() or widget.focusPolicy() == Qt.FocusPolicy.NoFocus:
+            continue
+        name = widget.accessibleName() or getattr(widget, "text", str)() or widget.focusProxy()
+        if not name and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            nameless.append(f"{type(widget).__name__} in {type(widget.parentWidget()).__name__}")
+    assert not nameless, nameless

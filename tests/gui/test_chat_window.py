@@ -132,7 +132,7 @@ def test_reading_progress_is_shown_in_the_tab_and_under_the_reply(window):
 
 def test_figures_under_a_finished_reply(window):
     window.reply_to("hello", "fine", n_prompt=171, n_cached=144, n_gen=58, gen_us=1_000_000, ttft_us=21_000)
-    words = window.reply_view().footer.words.text()
+    words = window.reply_view().footer.told()
     for part in ("58</span> tok/s", "21 ms", "144", "27", "generated"):
         assert part in words
     assert len(window.reply_view().footer.ribbon.cells) == 15
