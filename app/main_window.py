@@ -28,6 +28,7 @@ from app.views.toast import Toast
 from app.window_commands import window_commands
 from app.window_dialogs import WindowDialogs
 
+CACHE_MIN_WIDTH = 260
 FRAME = 36
 """Room for the frame that a window manager adds, in pixels."""
 
@@ -319,6 +320,7 @@ class MainWindow(QMainWindow):
         self.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, self.sidebar_dock)
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.cache_dock)
         self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.engine_dock)
+        self.cache_dock.setMinimumWidth(CACHE_MIN_WIDTH)
         self.resizeDocks([self.sidebar_dock, self.cache_dock], [230, 330], Qt.Orientation.Horizontal)
         self.resizeDocks([self.engine_dock], [196], Qt.Orientation.Vertical)
 

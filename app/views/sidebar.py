@@ -25,6 +25,8 @@ from app.views.engine_status import EngineStatus
 from app.views.parts import label, tool_button
 
 MARGIN = 10
+MIN_WIDTH = 200
+"""A window that becomes narrower takes from every dock alike; the list of chats stays readable."""
 
 
 class _List(QListView):
@@ -66,6 +68,7 @@ class Sidebar(QWidget):
         super().__init__(parent)
         self.setProperty("surface", "panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setMinimumWidth(MIN_WIDTH)
         self.model = ChatListModel(controller, self)
         self.new_chat = QPushButton(tr("New chat") + "   " + tr("Ctrl N"))
         self.new_chat.setProperty("variant", "primary")
