@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from PySide6.QtCore import QLockFile, QObject, Signal
-from PySide6.QtNetwork import QLocalServer, QLocalSocket
+from PySide6.QtCore import QLockFile, QObject, QTimer, Signal
+
+from app.local_socket import LocalServer, ask
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,6 @@ Claim = Literal["first", "handed_over", "no_answer"]
 
 ANSWER_S = 5.0
 """How long the first start may take to answer (it may be starting itself)."""
-MAX_BYTES = 64 * 1024
 _TRY_MS = 100
 
 
@@ -41,19 +41,15 @@ class SingleInstance(QObject):
 
     def __init__(self, folder: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        name = _name_for(folder)
-        runtime = _runtime_folder()
-        self._address = str(runtime / f"{name}.sock") if os.name != "nt" else name
-        self._lock = QLockFile(str(runtime / f"{name}.lock"))
+        self._place = _runtime_folder() / _name_for(folder)
+        self._lock = QLockFile(f"{self._place}.lock")
         self._lock.setStaleLockTime(0)
-        self._server = QLocalServer(self)
-        self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
-        self._server.newConnection.connect(self._on_connection)
-        self._asking: dict[QLocalSocket, bytes] = {}
+        self._server = LocalServer(self._answer, self)
 
     def claim(self, file: str = "", answer_s: float = ANSWER_S) -> Claim:
         """Become the first, or give ``file`` to the one that is. Waits for its answer."""
         deadline = time.monotonic() + answer_s
+        wish = json.dumps({"open": file, "token": _activation_token()}).encode()
         while True:
             if self._lock.tryLock(_TRY_MS):
                 self._listen()
@@ -61,7 +57,7 @@ class SingleInstance(QObject):
             if self._lock.error() != QLockFile.LockError.LockFailedError:
                 log.warning("No lock can be made (%s); a second start is not noticed.", self._lock.error())
                 return "first"
-            if self._hand_over(file, deadline):
+            if ask(self._place, wish, deadline) == b"ok":
                 return "handed_over"
             if time.monotonic() > deadline:
                 return "no_answer"
@@ -76,53 +72,17 @@ class SingleInstance(QObject):
         self._lock.unlock()
 
     def _listen(self) -> None:
-        QLocalServer.removeServer(self._address)  # of a process that did not end well: the lock is ours
-        if not self._server.listen(self._address):
-            log.warning("A second start cannot reach this one: %s", self._server.errorString())
+        try:
+            self._server.listen(self._place)
+        except OSError as error:
+            log.warning("A second start cannot reach this one: %s", error)
 
-    def _hand_over(self, file: str, deadline: float) -> bool:
-        socket = QLocalSocket()
-        socket.connectToServer(self._address)
-        if not socket.waitForConnected(_TRY_MS):
-            return False
-        wish = {"open": file, "token": _activation_token()}
-        socket.write(json.dumps(wish).encode() + b"\n")
-        answer = b""
-        while not answer.endswith(b"\n"):
-            left = round(1000 * (deadline - time.monotonic()))
-            if left <= 0 or not socket.waitForReadyRead(left):
-                break
-            answer += socket.readAll().data()
-        socket.disconnectFromServer()
-        return answer == b"ok\n"
-
-    def _on_connection(self) -> None:
-        while (socket := self._server.nextPendingConnection()) is not None:
-            self._asking[socket] = b""
-            socket.readyRead.connect(lambda socket=socket: self._on_bytes(socket))
-            socket.disconnected.connect(lambda socket=socket: self._forget(socket))
-            self._on_bytes(socket)
-
-    def _on_bytes(self, socket: QLocalSocket) -> None:
-        if socket not in self._asking:
-            return
-        self._asking[socket] += socket.readAll().data()
-        heard = self._asking[socket]
-        if len(heard) > MAX_BYTES:
-            socket.abort()
-        elif heard.endswith(b"\n"):
-            self._asking[socket] = b""
-            wish = _wish(heard)
-            if wish is None:
-                socket.abort()
-                return
-            socket.write(b"ok\n")
-            socket.flush()
-            self.asked.emit(*wish)
-
-    def _forget(self, socket: QLocalSocket) -> None:
-        if self._asking.pop(socket, None) is not None:
-            socket.deleteLater()
+    def _answer(self, heard: bytes) -> bytes | None:
+        wish = _wish(heard)
+        if wish is None:
+            return None
+        QTimer.singleShot(0, self, lambda: self.asked.emit(*wish))  # whoever asks need not wait for what follows
+        return b"ok"
 
 
 def _wish(heard: bytes) -> tuple[str, str] | None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QProcess
-from PySide6.QtNetwork import QLocalSocket
 
+from app.local_socket import ask
 from app.single_instance import SingleInstance
 
 ROOT = Path(__file__).parents[2]
+
+posix_only = pytest.mark.skipif(os.name == "nt", reason="Windows has no sockets in the file system")
 
 START = """
 import sys
@@ -76,6 +82,7 @@ def test_another_data_folder_is_another_program(single):
     assert single("other").claim() == "first"
 
 
+@posix_only
 def test_the_one_that_was_killed_leaves_nothing_in_the_way(qtbot, single, tmp_path):
     killed = start(tmp_path / "data", then="stay")
     assert first_line(qtbot, killed) == "first"
@@ -118,17 +125,29 @@ def test_of_two_starts_at_once_one_is_first(tmp_path, single):
     assert said == ["first", "no_answer", "no_answer"]
 
 
-@pytest.mark.parametrize("nonsense", [b"\xff\xfe\n", b"[]\n", b'{"open": 3, "token": ""}\n', b"x" * 70_000])
+@posix_only
+@pytest.mark.parametrize("nonsense", [b"\xff\xfe", b"[]", b'{"open": 3, "token": ""}', b"x" * 70_000])
 def test_nonsense_through_the_socket_is_ignored(qtbot, single, tmp_path, nonsense):
     first = single("data")
     assert first.claim() == "first"
     heard = []
     first.asked.connect(lambda *wish: heard.append(wish))
-    address = str(next((tmp_path / "runtime").glob("*.sock")))
-    socket = QLocalSocket()
-    socket.connectToServer(address)
-    assert socket.waitForConnected(2000)
-    socket.write(nonsense)
-    socket.flush()
-    qtbot.waitUntil(lambda: socket.state() == QLocalSocket.LocalSocketState.UnconnectedState, timeout=5000)
+    socket = next((tmp_path / "runtime").glob("*.sock"))
+    answers = []
+    asking = threading.Thread(
+        target=lambda: answers.append(ask(socket.with_suffix(""), nonsense, time.monotonic() + 10))
+    )
+    asking.start()
+    qtbot.waitUntil(lambda: answers == [b""], timeout=5000)
+    asking.join()
     assert heard == []
+
+
+@posix_only
+def test_the_socket_is_the_persons_own(single, tmp_path):
+    first = single("data")
+    assert first.claim() == "first"
+    socket = next((tmp_path / "runtime").glob("*.sock"))
+    assert stat.S_IMODE(socket.stat().st_mode) == 0o600
+    first.stop_listening()
+    assert not socket.exists()
