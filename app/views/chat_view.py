@@ -71,11 +71,7 @@ class ChatView(QScrollArea):
         self._take_colors()
         Theme.current().changed.connect(self._take_colors)
         self._welcome = Welcome(self._column)
-        self._dropped = label(
-            tr("The messages above are not sent any more: the context was full."), "caption", self._column
-        )
-        self._dropped.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._dropped.hide()
+        self._dropped = self._make_dropped_mark()
         self.setWidget(self._column)
         self._later = QTimer(self)
         self._later.setSingleShot(True)
@@ -285,6 +281,12 @@ class ChatView(QScrollArea):
         palette = self._column.palette()
         palette.setColor(QPalette.ColorRole.Window, Theme.current().color("background"))
         self._column.setPalette(palette)
+
+    def _make_dropped_mark(self) -> QWidget:
+        mark = label(tr("The messages above are not sent any more: the context was full."), "caption", self._column)
+        mark.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        mark.hide()
+        return mark
 
     def _make_end_button(self) -> QToolButton:
         button = QToolButton(self)

@@ -101,7 +101,7 @@ class Footer(QWidget):
         self.why.setFont(Theme.current().font("caption"))
         self.outcome = label("", "caption", self)
         self.actions_row = ReplyActions(self)
-        self._told_at = 0.0
+        self._told_at, self._told_phase = 0.0, ""
         self._stats: ReplyStats | None = None
         self._asks = False
         self._running = False
@@ -131,9 +131,9 @@ class Footer(QWidget):
     def show_progress(self, live: LiveReply, state: EngineState) -> None:
         """What a running reply is doing."""
         now = time.monotonic()
-        if live.phase == "decoding" and now - self._told_at < REPAINT_S:
+        if live.phase == self._told_phase == "decoding" and now - self._told_at < REPAINT_S:
             return
-        self._told_at = now
+        self._told_at, self._told_phase = now, live.phase
         if not self._running:
             self._running, self._stats = True, None
             for widget in (self.tokens, self.ribbon, self.why, self.outcome, self.actions_row):

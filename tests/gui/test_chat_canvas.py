@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtWidgets import QApplication, QMenu
 
 from app.views.blocks.canvas import Canvas
 from app.views.blocks.code_block import CodeBlock
@@ -165,3 +166,21 @@ def test_switching_the_theme_keeps_the_text(canvas, installed_theme):
 @pytest.mark.parametrize(("seconds", "words"), [(0.038, "38 ms"), (1.24, "1.2 s"), (180, "3 min")])
 def test_durations(seconds, words):
     assert duration(seconds) == words
+
+
+def test_the_context_menu_copies(canvas, qtbot):
+    canvas.set_text("[here](https://a.example/x) and **more**")
+    canvas.resize(600, canvas.height_for(600))
+    canvas.show()
+    place = QPoint(10, 10)
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, place, canvas.mapToGlobal(place))
+    QApplication.sendEvent(canvas, event)
+    menu = canvas.findChild(QMenu)
+    actions = {action.text(): action for action in menu.actions()}
+    assert not actions["Copy the selection"].isEnabled()
+    actions["Copy all of it"].trigger()
+    assert QApplication.clipboard().text() == "[here](https://a.example/x) and **more**"
+    actions["Copy the link"].trigger()
+    assert QApplication.clipboard().text() == "https://a.example/x"
+    menu.close()
+    canvas.hide()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from PySide6.QtCore import QPoint, QPointF, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QKeySequence, QMouseEvent, QWheelEvent
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QKeySequence, QMouseEvent, QWheelEvent
+from PySide6.QtWidgets import QApplication, QMenu, QWidget
 
+from app.text import tr
+from app.theme import icon
 from app.views.blocks.block import Block
 from app.views.blocks.code_block import CodeBlock
 from app.views.blocks.column import BlockColumn
@@ -139,6 +141,17 @@ class Canvas(BlockColumn):
             self.select_all()
         else:
             super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        copy = menu.addAction(icon("copy"), tr("Copy the selection"), self.copy)
+        copy.setEnabled(bool(self.selected_text()))
+        menu.addAction(tr("Copy all of it"), lambda: QApplication.clipboard().setText(self.source))
+        menu.addAction(tr("Select all"), self.select_all)
+        if link := self._link_at(QPointF(event.pos())):
+            menu.addAction(icon("link"), tr("Copy the link"), lambda: QApplication.clipboard().setText(link))
+        menu.popup(event.globalPos())
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         delta: QPoint = event.pixelDelta() if not event.pixelDelta().isNull() else event.angleDelta() / 2
