@@ -235,6 +235,7 @@ class Composer(QFrame):
         text = self.text
         self.input.clear()
         self._timer.stop()
+        self.hint.setText("")
         self.sent.emit(text)
 
     def _on_escape(self) -> None:

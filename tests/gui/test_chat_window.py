@@ -241,6 +241,9 @@ def test_forecast_while_typing(window):
     window.qtbot.waitUntil(lambda: window.pane().composer.hint.text() != "", timeout=2000)
     assert window.pane().composer.hint.text() == "reuses 80 of 104 tokens"
     assert window.pane().composer.context.text() == "context 104 / 8,192"
+    window.qtbot.keyClick(window.pane().composer.input, Qt.Key.Key_Return)
+    window.settle()
+    assert window.pane().composer.hint.text() == ""
 
 
 def test_close_while_streaming(window):
