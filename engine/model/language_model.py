@@ -287,13 +287,14 @@ class LanguageModel:
         return describe_file(self.file, self.config, self.program, kv_dtype=self.kv_spec.dtype)
 
     def close(self) -> None:
-        """Give weights, memory and threads back. Sessions must have been released."""
+        """Give weights, memory, threads and processes back. Raises ``PoolBorrowedError``, when all else is done, if a
+        session without a pool was not released."""
         self.executor.close()
         if self._renderer is not None:
             self._renderer.close()
+        self.file.close()
         if self._flat_pool is not None:
             self._flat_pool.close()
-        self.file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -65,6 +65,7 @@ def load_bundle(options: LoadOptions, progress: LoadProgress) -> ModelBundle:
         exact=options.exact,
     )
     try:
+        progress.check()
         bundle = ModelBundle(model, options)
         bundle.renderer.warm()
         progress.check()

@@ -8,6 +8,8 @@ from engine.kernels.ops import Program
 from engine.model.blocks import Builder, FeedForward, attention
 
 _LAYERS_27B = 46
+_WINDOW = 4096
+"""Where an early file does not state it."""
 
 
 def build(b: Builder) -> Program:
@@ -21,6 +23,6 @@ def build(b: Builder) -> Program:
     pattern = config.window_pattern or 2
     for layer in range(config.n_layers):
         sees_all = (layer + 1) % pattern == 0
-        attention(b, layer, rope=rope, norms="both", window=0 if sees_all else config.window)
+        attention(b, layer, rope=rope, norms="both", window=0 if sees_all else config.window or _WINDOW)
         feed_forward.dense(layer, norms="both")
     return b.finish(softcap=config.final_softcap)
