@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -13,6 +13,7 @@ from engine.kernels.lowering import lower, weights_of
 from engine.kernels.ops import Batch, Program
 from engine.kernels.packing import pack_all
 from engine.kernels.phases import KINDS
+from engine.kernels.sampling import SampleRow, sample_rows
 from engine.kernels.team import Team
 
 _SMALLEST_HEAD = 16
@@ -161,6 +162,10 @@ class Executor:
             lowered.hidden[:wanted] = lowered.hidden_rows[:wanted]
         for j, logits in enumerate(batch.logits):
             lowered.logits[j] = logits.ctypes.data
+
+    def sample(self, rows: Sequence[SampleRow]) -> list[int]:
+        """The next token of each row (see ``sampling``), rows shared out to the threads."""
+        return sample_rows(rows, self._team)
 
     def profile(self, on: bool) -> None:
         """Start counting time by kind of work from zero, or stop."""

@@ -35,7 +35,7 @@ from engine.kernels.vmath import exp16
 # Routing. Tables are int32 or float32 by row and choice, except where said.
 T_LOGITS, T_EXPERTS, T_USED, T_RENORMALIZE, T_CHOSEN, T_SHARES = range(6)
 T_SLOT_OF, T_COUNTS, T_ACTIVE, T_GATE_ROWS, T_GATE_SLOTS, T_UP_ROWS, T_UP_SLOTS = range(6, 13)
-"""``T_COUNTS`` int64[experts]; ``T_ACTIVE`` int64[experts][3]: expert, first slot and number of slots of those with any;
+"""``T_COUNTS`` int64[experts]; ``T_ACTIVE`` int64[experts][3]: expert, first slot and count of those with any;
 ``T_GATE_ROWS`` and ``T_GATE_SLOTS`` tables of addresses: what products read, by row and by slot."""
 # Products.
 P_ACTIVE, P_BLOCKS, P_RECORDS, P_RECORD_BYTES = range(4)

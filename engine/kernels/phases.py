@@ -25,7 +25,7 @@ from engine.kernels.team import (
     PHASE_WORDS,
 )
 
-KINDS = ("rows", "matmul", "attention", "experts", "head")
+KINDS = ("rows", "matmul", "attention", "experts", "head", "sampling")
 """What time is counted by."""
 
 

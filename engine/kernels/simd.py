@@ -163,6 +163,12 @@ def get_f(b, base, index):
     return load(b, word_at(b, base, index), FLOAT, 4)
 
 
+@primitive(types.float64, address, types.int64)
+def get_d(b, base, index):
+    """Word ``index`` of a record at ``base``, as float64."""
+    return load(b, word_at(b, base, index), ir.DoubleType(), 8)
+
+
 @primitive(types.int64, address)
 def load_i32(b, where):
     """int32 at ``where``, widened."""
