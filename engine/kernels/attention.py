@@ -18,9 +18,11 @@ from engine.kernels.kernel import Kernel, helper, kernel
 from engine.kernels.layout import (
     C_ATTEND_LIST,
     C_MEMORY,
+    C_MERGE_LIST,
     C_OWNERS,
     C_PAGE_BYTES,
     C_PAGE_ROWS,
+    C_PARTIALS,
     C_POSITIONS,
     C_TABLES,
 )
@@ -48,6 +50,10 @@ from engine.kernels.vmath import exp16, tanh16
 A_Q_ROWS, A_OUT_ROWS, A_K_AT, A_V_AT, A_KV_HEADS, A_GROUP, A_HEAD_SIZE = range(7)
 A_SCALE, A_SOFTCAP, A_WINDOW, A_ELEMENT, A_SCORES, A_VALUES = range(7, 13)
 
+# A block of the step's list.
+B_ROW, B_COUNT, B_PART, B_PARTS, B_SLOT = range(5)
+BLOCK_WORDS = 8
+
 COLUMNS = 8 if target().avx512 else 4
 TILE, PARTITION = 64, 512
 _NAMES = {2: "half", 4: "float"}
@@ -64,6 +70,11 @@ and merged values, both float32[COLUMNS][padded head size]."""
 def scratch_bytes(head_size: int) -> int:
     """Scratch that ``attend`` needs."""
     return _BODY + 3 * COLUMNS * padded(head_size) * 4
+
+
+def partial_bytes(head_size: int) -> int:
+    """Memory of one kept partition of one column."""
+    return 4 * (32 + padded(head_size))
 
 
 def padded(head_size: int) -> int:
@@ -164,7 +175,7 @@ def _soften(args, scratch, m, first, vectors):
 
 @helper
 def _start_partition(scratch, m, size):
-    """Empty maximum, sum and accumulators."""
+    """Empty maximum, sum and accumulators of a partition."""
     for c in range(m):
         store_f32(scratch + 8 * (W_MAX + c), _LOWEST)
         store_f(scratch + 8 * W_SUM + 64 * c, splat_f(0.0))
@@ -192,14 +203,10 @@ def _merge_partition(scratch, m, size):
 
 
 @helper
-def _attend_columns(context, args, scratch, m):
-    """Positions [begin, end) for the ``m`` columns in scratch, tile by tile."""
-    size = (get(args, A_HEAD_SIZE) + 15) // 16 * 16
-    begin = get(scratch, W_LOWER) // 16 * 16
-    end = get(scratch, W_LIMIT + m - 1) + 1
+def _attend_partition(context, args, scratch, m, begin, end):
+    """Positions [begin, end) of one partition for the ``m`` columns in scratch, tile by tile."""
+    _start_partition(scratch, m, (get(args, A_HEAD_SIZE) + 15) // 16 * 16)
     for tile_at in range(begin // TILE * TILE, end, TILE):
-        if tile_at % PARTITION == 0 or tile_at <= begin:
-            _start_partition(scratch, m, size)
         first = max(tile_at, begin) // 16
         last = min(tile_at + TILE, end)
         vectors = (last + 15) // 16 - first
@@ -207,13 +214,50 @@ def _attend_columns(context, args, scratch, m):
         invoke(get(get(args, A_SCORES), m), context, args, 0, vectors, scratch)
         _soften(args, scratch, m, first, vectors)
         invoke(get(get(args, A_VALUES), m), context, args, 0, last - 16 * first, scratch)
-        if (tile_at + TILE) % PARTITION == 0 or tile_at + TILE >= end:
-            _merge_partition(scratch, m, size)
+
+
+@helper
+def _reset(scratch, m, size):
+    """Empty merged maximum, sum and values."""
+    for c in range(m):
+        store_f32(scratch + 8 * (W_TOP + c), _LOWEST)
+        store_f(scratch + 8 * W_TOP_SUM + 64 * c, splat_f(0.0))
+        for i in range(0, size, 16):
+            store_f(scratch + _BODY + 4 * ((2 * COLUMNS + c) * size + i), splat_f(0.0))
+
+
+@helper
+def _partial_at(context, block, head, column, columns, part, size):
+    """Where a partition's result for a column is kept until all are merged."""
+    index = (head * columns + column) * get(block, B_PARTS) + part
+    return get(context, C_PARTIALS) + 4 * (32 + size) * (get(block, B_SLOT) + index)
+
+
+@helper
+def _save(context, block, scratch, first, m, columns, size):
+    """Keep a partition's maxima, sums and values."""
+    for c in range(m):
+        at = _partial_at(context, block, get(scratch, W_KV_HEAD), first + c, columns, get(block, B_PART), size)
+        store_f32(at, get_f(scratch, W_MAX + c))
+        store_f(at + 64, load_f(scratch + 8 * W_SUM + 64 * c))
+        for i in range(0, size, 16):
+            store_f(at + 128 + 4 * i, load_f(scratch + _BODY + 4 * ((COLUMNS + c) * size + i)))
+
+
+@helper
+def _restore(context, block, scratch, first, m, columns, part, size):
+    """Get a partition's maxima, sums and values back."""
+    for c in range(m):
+        at = _partial_at(context, block, get(scratch, W_KV_HEAD), first + c, columns, part, size)
+        store_f32(scratch + 8 * (W_MAX + c), load_f32(at))
+        store_f(scratch + 8 * W_SUM + 64 * c, load_f(at + 64))
+        for i in range(0, size, 16):
+            store_f(scratch + _BODY + 4 * ((COLUMNS + c) * size + i), load_f(at + 128 + 4 * i))
 
 
 @helper
 def _gather(context, args, scratch, first, m):
-    """Scaled queries, limits and empty results of the columns ``first`` … ``first + m - 1`` of an item."""
+    """Scaled queries and limits of the columns ``first`` … ``first + m - 1`` of an item."""
     group = get(args, A_GROUP)
     head_size = get(args, A_HEAD_SIZE)
     size = (head_size + 15) // 16 * 16
@@ -225,13 +269,10 @@ def _gather(context, args, scratch, first, m):
         q = get(get(args, A_Q_ROWS), row) + 4 * head * head_size
         for d in range(head_size):
             store_f32(scratch + _BODY + 4 * (d * COLUMNS + c), load_f32(q + 4 * d) * scale)
-        for i in range(0, size, 16):
-            store_f(scratch + _BODY + 4 * ((2 * COLUMNS + c) * size + i), splat_f(0.0))
         position = load_i32(get(context, C_POSITIONS) + 4 * row)
         put(scratch, W_LIMIT + c, position)
         put(scratch, W_LOWER + c, max(0, position - window + 1) if window > 0 else 0)
-        store_f32(scratch + 8 * (W_TOP + c), _LOWEST)
-        store_f(scratch + 8 * W_TOP_SUM + 64 * c, splat_f(0.0))
+    _reset(scratch, m, size)
 
 
 @helper
@@ -254,22 +295,56 @@ def _scatter(args, scratch, first, m):
 
 @kernel
 def attend(context, args, begin, end, scratch):
-    """Items [begin, end): item i is block i // kv_heads of the step's list and kv head i % kv_heads."""
+    """Items [begin, end): item i is block i // kv_heads of the step's list and kv head i % kv_heads. A block stands for
+    all partitions of its rows, which are merged at once, or for one of them, which is kept for ``merge_attention``."""
     kv_heads = get(args, A_KV_HEADS)
+    size = (get(args, A_HEAD_SIZE) + 15) // 16 * 16
     for item in range(begin, end):
-        block = get(context, C_ATTEND_LIST) + 16 * (item // kv_heads)
-        put(scratch, W_ROW, get(block, 0))
+        block = get(context, C_ATTEND_LIST) + 8 * BLOCK_WORDS * (item // kv_heads)
+        put(scratch, W_ROW, get(block, B_ROW))
         put(scratch, W_KV_HEAD, item % kv_heads)
-        columns = get(block, 1) * get(args, A_GROUP)
+        columns = get(block, B_COUNT) * get(args, A_GROUP)
+        part = get(block, B_PART)
         turns = (columns + COLUMNS - 1) // COLUMNS
         first = 0
         while turns > 0:
             m = (columns - first + turns - 1) // turns
             _gather(context, args, scratch, first, m)
-            _attend_columns(context, args, scratch, m)
-            _scatter(args, scratch, first, m)
+            low = get(scratch, W_LOWER) // 16 * 16
+            high = get(scratch, W_LIMIT + m - 1) + 1
+            one = part if part >= 0 else low // PARTITION
+            last = part + 1 if part >= 0 else (high + PARTITION - 1) // PARTITION
+            for p in range(one, last):
+                _attend_partition(
+                    context, args, scratch, m, max(low, p * PARTITION), min(high, p * PARTITION + PARTITION)
+                )
+                if part < 0:
+                    _merge_partition(scratch, m, size)
+            if part < 0:
+                _scatter(args, scratch, first, m)
+            else:
+                _save(context, block, scratch, first, m, columns, size)
             first += m
             turns -= 1
+
+
+@kernel
+def merge_attention(context, args, begin, end, scratch):
+    """Merge kept partitions in ascending order. Item i: block i // kv_heads of the merge list, kv head i % kv_heads."""
+    kv_heads = get(args, A_KV_HEADS)
+    size = (get(args, A_HEAD_SIZE) + 15) // 16 * 16
+    for item in range(begin, end):
+        block = get(context, C_MERGE_LIST) + 8 * BLOCK_WORDS * (item // kv_heads)
+        put(scratch, W_ROW, get(block, B_ROW))
+        put(scratch, W_KV_HEAD, item % kv_heads)
+        columns = get(block, B_COUNT) * get(args, A_GROUP)
+        for first in range(0, columns, COLUMNS):
+            m = min(COLUMNS, columns - first)
+            _reset(scratch, m, size)
+            for part in range(get(block, B_PARTS)):
+                _restore(context, block, scratch, first, m, columns, part, size)
+                _merge_partition(scratch, m, size)
+            _scatter(args, scratch, first, m)
 
 
 SCORES = {element: tuple(_scores(m, element) for m in range(1, COLUMNS + 1)) for element in (2, 4)}

@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 
 from engine.errors import CancelledError, UnsupportedModelError
-from engine.kernels import attention, layout
+from engine.kernels import layout
+from engine.kernels.attention_plan import AttentionPlan
 from engine.kernels.lowering import lower, weights_of
 from engine.kernels.ops import Batch, Program
 from engine.kernels.packing import pack_all
@@ -50,7 +51,12 @@ class Executor:
             self._team.close()
             raise
         self._context = np.zeros(layout.CONTEXT_WORDS, np.int64)
-        self._blocks = np.zeros((max_rows, 2), np.int64)
+        self._plan = AttentionPlan(
+            max_rows=max_rows,
+            kv_heads=program.kv_heads,
+            group=self._lowered.group,
+            head_size=program.head_size,
+        )
         self._closed = False
 
     def _load(self, progress: Callable[[float], None] | None, cancelled: Callable[[], bool] | None) -> None:
@@ -98,7 +104,7 @@ class Executor:
     @property
     def workspace_bytes(self) -> int:
         """Memory of registers and threads."""
-        return self._lowered.workspace_bytes + self._team.memory_bytes
+        return self._lowered.workspace_bytes + self._team.memory_bytes + self._plan.nbytes
 
     def step(self, batch: Batch) -> None:
         """Evaluate the rows of ``batch``: their keys and values to the pool, then the wanted logits. On
@@ -134,22 +140,8 @@ class Executor:
         c[layout.C_MEMORY], c[layout.C_PAGE_BYTES] = batch.memory.ctypes.data, batch.memory.strides[0]
         c[layout.C_PAGE_ROWS] = batch.page_rows
         c[layout.C_WANTED] = len(batch.wanted)
-        c[layout.C_ATTEND_BLOCKS] = self._plan(positions, owner)
-        c[layout.C_ATTEND_LIST] = self._blocks.ctypes.data
+        self._plan.fill(c, positions, owner, self._team.threads)
         return [tokens, positions, owner, addresses, *tables]
-
-    def _plan(self, positions: np.ndarray, owner: np.ndarray) -> int:
-        """Cut the rows into blocks of consecutive positions of one sequence, as many as attention takes at once."""
-        n = len(positions)
-        most = max(1, attention.COLUMNS // self._lowered.group)
-        breaks = np.flatnonzero((np.diff(owner) != 0) | (np.diff(positions) != 1)) + 1
-        starts = [0, *breaks.tolist(), n]
-        count = 0
-        for start, end in zip(starts[:-1], starts[1:], strict=True):
-            for row in range(start, end, most):
-                self._blocks[count] = row, min(most, end - row)
-                count += 1
-        return count
 
     def _describe_head(self, batch: Batch, wanted: int) -> None:
         """Point the head's row tables at the wanted rows, and at the arrays that want the results."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 # The step's context.
 C_ROWS, C_WANTED, C_TOKENS, C_POSITIONS, C_OWNERS, C_TABLES, C_MEMORY, C_PAGE_BYTES, C_PAGE_ROWS = range(9)
-C_ATTEND_BLOCKS, C_ATTEND_LIST, C_EXPERTS, C_SLOTS = range(9, 13)
+C_ATTEND_BLOCKS, C_ATTEND_LIST, C_MERGE_BLOCKS, C_MERGE_LIST, C_PARTIALS, C_EXPERTS, C_SLOTS = range(9, 16)
 CONTEXT_WORDS = 32
 
 # Activations of one row quantized for integer products: a record of 64 bytes per group of 32 columns, then as many

@@ -208,6 +208,8 @@ class Lowering:
         phase = Phase("attention", layout.C_ATTEND_BLOCKS, [PhaseOp(attention.attend, args)], CHECKPOINT)
         phase.multiplier = op.kv_heads
         self.phases.append(phase)
+        merge = [PhaseOp(attention.merge_attention, args)]
+        self.phases.append(Phase("attention", layout.C_MERGE_BLOCKS, merge, multiplier=op.kv_heads))
         self._fresh.discard(op.out.index)
 
     # -- products

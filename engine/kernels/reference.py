@@ -8,14 +8,18 @@ choose another order of summation.
 from __future__ import annotations
 
 import time
-from typing import assert_never
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 
-from engine.kernels import ops
+from engine.kernels import ops, sampling_reference
 from engine.kernels.ops import Batch, Op, Program, Reg, Tensor
+
+if TYPE_CHECKING:
+    from engine.kernels.sampling import SampleRow
 
 
 def to_float32(tensor: Tensor) -> np.ndarray:
@@ -62,6 +66,10 @@ class NumpyExecutor:
     def set_threads(self, threads: int) -> None:
         """Kept for the interface's sake: NumPy decides by itself how many threads its products take."""
         self.threads = threads
+
+    def sample(self, rows: Sequence[SampleRow]) -> list[int]:
+        """The next token of each row."""
+        return [_sample(row) for row in rows]
 
     def profile(self, on: bool) -> None:
         """Start counting time by operation from zero (or stop: counting costs nothing here, so it just goes on)."""
@@ -187,6 +195,14 @@ class NumpyExecutor:
             mixed = activation(x[rows] @ gate[expert].T, op.act) * (x[rows] @ up[expert].T)
             out[rows] += share[rows, expert : expert + 1] * (mixed @ down[expert].T)
         return out
+
+
+def _sample(row: SampleRow) -> int:
+    logits = row.logits if row.mask is None else np.where(row.mask, row.logits, np.float32(-np.inf))
+    penalties = {"repetition": row.repetition, "presence": row.presence, "frequency": row.frequency}
+    x = sampling_reference.adjust(logits, np.asarray(row.history, np.int64), bias=row.bias, **penalties)
+    limits = {"top_p": row.top_p, "min_p": row.min_p}
+    return sampling_reference.draw(x, row.u, temperature=row.temperature, top_k=row.top_k, **limits)
 
 
 def softmax(x: np.ndarray) -> np.ndarray:

@@ -35,7 +35,6 @@ from engine.kernels.sampling_kernels import (
     RECORD_WORDS,
     sample_tokens,
 )
-from engine.kernels.sampling_reference import uniform
 from engine.kernels.team import Team
 
 _SHORT_HISTORY = 256
@@ -44,7 +43,7 @@ _SHORT_HISTORY = 256
 @dataclass(slots=True)
 class SampleRow:
     """One row to sample: ``logits`` float32[n_vocab] (left unchanged), and how. ``history`` are the tokens that
-    penalties look at; ``mask`` bool[n_vocab] the tokens allowed; draw ``index`` of stream ``seed``."""
+    penalties look at; ``mask`` bool[n_vocab] the tokens allowed; ``u`` in [0, 1) is the draw."""
 
     logits: np.ndarray
     temperature: float = 0.0
@@ -57,8 +56,7 @@ class SampleRow:
     history: Sequence[int] = ()
     bias: tuple[tuple[int, float], ...] = ()
     mask: np.ndarray | None = None
-    seed: int = 0
-    index: int = 0
+    u: float = 0.0
 
 
 def scratch_bytes(row: SampleRow) -> int:
@@ -73,7 +71,7 @@ def _fill(record: np.ndarray, row: SampleRow) -> list[np.ndarray]:
     kept = [logits]
     record[[L_LOGITS, L_VOCAB, L_TOP_K]] = logits.ctypes.data, len(logits), row.top_k
     record.view(np.float32)[2 * L_TEMPERATURE] = row.temperature
-    record.view(np.float64)[[L_TOP_P, L_MIN_P, L_UNIFORM]] = row.top_p, row.min_p, uniform(row.seed, row.index)
+    record.view(np.float64)[[L_TOP_P, L_MIN_P, L_UNIFORM]] = row.top_p, row.min_p, row.u
     if row.bias:
         tokens = np.array([token for token, _ in row.bias], np.int32)
         values = np.array([amount for _, amount in row.bias], np.float32)

@@ -4,21 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-_MASK = (1 << 64) - 1
-
-
-def uniform(seed: int, index: int) -> float:
-    """Draw ``index`` of a stream, in [0, 1): the output function of SplitMix64 (Steele, Lea and Flood 2014), applied to
-    the seed and then to the index, so that it depends on (seed, index) alone."""
-    return (_mix(_mix(seed & _MASK) + index * 0x9E3779B97F4A7C15) >> 11) * 2.0**-53
-
-
-def _mix(x: int) -> int:
-    x = (x + 0x9E3779B97F4A7C15) & _MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return x ^ (x >> 31)
-
 
 def adjust(
     logits: np.ndarray,
