@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from engine.kernels.ops import Batch, Program
+
+if TYPE_CHECKING:
+    from engine.kernels.sampling import SampleRow
 
 KVDtype = Literal["float16", "float32"]
 Backend = Literal["compiled", "numpy"]
@@ -19,6 +22,7 @@ class Executor(Protocol):
     def threads(self) -> int: ...
     def set_threads(self, threads: int) -> None: ...
     def step(self, batch: Batch) -> None: ...
+    def sample(self, rows: Sequence[SampleRow]) -> list[int]: ...
     def profile(self, on: bool) -> None: ...
     def times(self) -> dict[str, float]: ...
     def close(self) -> None: ...

@@ -201,7 +201,7 @@ class LanguageModel:
 
         Draw ``session.n_drawn`` of ``session.seed`` decides, so a stream can be replayed; ``n_drawn`` goes up by one.
         """
-        return sample_sessions(sessions, params, masks)
+        return sample_sessions(self.executor.sample, sessions, params, masks)
 
     def logits(self, tokens: Sequence[int], *, lane: Lane = "prompt") -> np.ndarray:
         """The logits after ``tokens`` in a fresh session, float32[n_vocab], with the arithmetic of ``lane``."""
@@ -360,7 +360,9 @@ def eval_batch(model: LanguageModel, sessions: Sequence[Session], tokens: Sequen
 
 def sample(session: Session, params: SamplingParams) -> int:
     """The next token of one session, from its logits and its own draws."""
-    return sample_sessions([session], [params])[0]
+    from engine.kernels.sampling import sample_rows
+
+    return sample_sessions(sample_rows, [session], [params])[0]
 
 
 def _surprise(logits: np.ndarray, token: int) -> float:

@@ -1,4 +1,4 @@
-"""Sampling in NumPy: from a row of logits to a token, in the order that ``SamplingParams`` states.
+"""Sampling for sessions: which row, which history, which draw.
 
 Draws are counter-based: draw ``i`` of a stream with seed ``s`` is a hash of (s, i) and nothing else, so a stream can be
 replayed and does not depend on its batch mates.
@@ -6,7 +6,8 @@ replayed and does not depend on its batch mates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,25 +15,43 @@ from engine.cache.session import Session
 from engine.errors import SessionError
 from engine.scheduling.request import SamplingParams
 
+if TYPE_CHECKING:
+    from engine.kernels.sampling import SampleRow
+
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
-_FIRST_LOOK = 64
-"""How many tokens a nucleus is first looked for in; most hold fewer."""
 
 
 def sample_sessions(
-    sessions: Sequence[Session], params: Sequence[SamplingParams], masks: Sequence[np.ndarray | None] | None = None
+    sample: Callable[[Sequence[SampleRow]], list[int]],
+    sessions: Sequence[Session],
+    params: Sequence[SamplingParams],
+    masks: Sequence[np.ndarray | None] | None = None,
 ) -> list[int]:
-    """The next token of each session; ``n_drawn`` of each goes up by one."""
-    tokens = []
-    for i, (session, wish) in enumerate(zip(sessions, params, strict=True)):
-        if session.logits is None:
-            raise SessionError("This session has no logits yet; evaluate its prompt first.")
-        mask = None if masks is None else masks[i]
-        tokens.append(choose(session.logits, session.tokens, wish, draw(session.seed, session.n_drawn), mask))
+    """The next token of each session, chosen by ``sample``; ``n_drawn`` of each goes up by one."""
+    wanted = masks if masks is not None else [None] * len(sessions)
+    tokens = sample([_row(*what) for what in zip(sessions, params, wanted, strict=True)])
     for session in sessions:
         session.n_drawn += 1
     return tokens
+
+
+def _row(session: Session, params: SamplingParams, mask: np.ndarray | None) -> SampleRow:
+    """A session's logits and draw, with how its request wants them sampled."""
+    from engine.kernels.sampling import SampleRow  # here, since describing a model needs no kernels
+
+    if session.logits is None:
+        raise SessionError("This session has no logits yet; evaluate its prompt first.")
+    row = SampleRow(session.logits, params.temperature, bias=params.logit_bias, mask=mask)
+    if params.temperature > 0:
+        row.top_k, row.top_p, row.min_p = params.top_k, params.top_p, params.min_p
+        row.u = draw(session.seed, session.n_drawn)
+    if params.penalty_last_n > 0:
+        row.repetition = params.repetition_penalty
+        row.presence, row.frequency = params.presence_penalty, params.frequency_penalty
+        if row.repetition != 1 or row.presence != 0 or row.frequency != 0:
+            row.history = session.tokens[-params.penalty_last_n :]
+    return row
 
 
 def draw(seed: int, index: int) -> float:
@@ -46,67 +65,3 @@ def _mix(z: int) -> int:
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK
     return z ^ z >> 31
-
-
-def choose(
-    logits: np.ndarray, history: Sequence[int], params: SamplingParams, u: float, mask: np.ndarray | None = None
-) -> int:
-    """A token for ``logits`` float32[n_vocab] (not changed) and ``u`` in [0, 1). Ties go to the lower id.
-
-    ``history`` are the tokens of the sequence so far, of which the last ``penalty_last_n`` count.
-    """
-    row = _adjusted(logits, history, params, mask)
-    if params.temperature <= 0:
-        return int(row.argmax())
-    ids = _largest(row, params.top_k) if 0 < params.top_k < len(row) else None
-    kept = row if ids is None else row[ids]
-    weights = np.exp((kept - kept.max()).astype(np.float64) / params.temperature)
-    if params.top_p < 1:
-        nucleus = _nucleus(weights, params.top_p)
-        ids, weights = nucleus if ids is None else ids[nucleus], weights[nucleus]
-    if params.min_p > 0:
-        weights = np.where(weights >= params.min_p, weights, 0.0)
-    reach = weights.cumsum()
-    point = min(u * reach[-1], np.nextafter(reach[-1], 0.0))  # the product may be rounded up to the very end
-    place = int(np.searchsorted(reach, point, side="right"))
-    return place if ids is None else int(ids[place])
-
-
-def _adjusted(
-    logits: np.ndarray, history: Sequence[int], params: SamplingParams, mask: np.ndarray | None
-) -> np.ndarray:
-    """Logits after mask, bias and penalties; the row itself where there are none."""
-    repetition, presence, frequency = params.repetition_penalty, params.presence_penalty, params.frequency_penalty
-    penalized = repetition != 1 or presence != 0 or frequency != 0
-    recent = history[-params.penalty_last_n :] if penalized and params.penalty_last_n > 0 else ()
-    if mask is None and not params.logit_bias and not len(recent):
-        return logits
-    row = logits.astype(np.float32) if mask is None else np.where(mask, logits, np.float32(-np.inf))
-    for token, bias in params.logit_bias:
-        row[token] += bias
-    if len(recent):
-        ids, counts = np.unique(np.asarray(recent), return_counts=True)
-        value = row[ids]
-        value = np.where(value > 0, value / repetition, value * repetition)
-        row[ids] = value - presence - frequency * counts
-    return row
-
-
-def _largest(values: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the ``k`` largest values, largest first, equal ones by index."""
-    least = np.partition(values, -k)[-k]
-    candidates = np.flatnonzero(values >= least)
-    return candidates[np.argsort(-values[candidates], kind="stable")][:k]
-
-
-def _nucleus(weights: np.ndarray, top_p: float) -> np.ndarray:
-    """Indices of the fewest weights, largest first, whose sum is at least ``top_p`` of all."""
-    goal, k = top_p * weights.sum(), _FIRST_LOOK
-    while k < len(weights):
-        order = _largest(weights, k)
-        reach = weights[order].cumsum()
-        if reach[-1] >= goal:
-            return order[: int(np.searchsorted(reach, goal)) + 1]
-        k *= 8
-    order = np.argsort(-weights, kind="stable")
-    return order[: int(np.searchsorted(weights[order].cumsum(), goal)) + 1]
