@@ -54,7 +54,8 @@ class Person:
         """One moment: mostly the engine writes; sometimes the person does something."""
         streams = [stream for stream, state in self.engine.states.items() if state.phase != "prefilling"]
         if streams and self.random.random() < 0.97:
-            self.engine.write(*((stream, self.random.choice(WORDS)) for stream in streams))
+            # No two pieces are alike, so that it can be told which of them are stored.
+            self.engine.write(*((stream, f"{os.urandom(3).hex()} {self.random.choice(WORDS)}") for stream in streams))
             for stream in list(streams):
                 if self.random.random() < 0.01:
                     self.engine.finish(stream)
