@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from engine.errors import ModelFileError, UnsupportedModelError
 from engine.gguf.metadata import Metadata
@@ -87,7 +88,6 @@ def read_config(metadata: Metadata, n_vocab: int) -> ModelConfig:
     head_size = _head_size(key, n_embd, n_heads)
     _check_vocabulary(key, n_vocab)
     n_ff = key.per_layer("feed_forward_length", n_layers, MAX_WIDTH)
-    experts = key.integer("expert_count", 0, MAX_EXPERTS, 0)
     return ModelConfig(
         architecture=architecture,
         name=metadata.get_str("general.name", "") or architecture,
@@ -110,13 +110,23 @@ def read_config(metadata: Metadata, n_vocab: int) -> ModelConfig:
         embedding_scale=key.number("embedding_scale", 0.0, 1e6, 1.0),
         residual_scale=key.number("residual_scale", 0.0, 1e6, 1.0),
         logit_scale=key.number("logit_scale", 1e-6, 1e6, 1.0),
-        experts=experts,
-        experts_used=key.integer("expert_used_count", 1, experts) if experts else 0,
-        expert_ff=key.integer("expert_feed_forward_length", 1, MAX_WIDTH, n_ff) if experts else 0,
-        shared_expert_ff=key.integer("expert_shared_feed_forward_length", 0, MAX_WIDTH, 0),
-        expert_scale=key.number("expert_weights_scale", 0.0, 1e6, 1.0) or 1.0,
-        experts_renormalize=metadata.get_bool(f"{architecture}.expert_weights_norm", None),
+        **_experts(key, n_ff),
     )
+
+
+def _experts(key: _Keys, n_ff: int) -> dict[str, Any]:
+    """The fields of a mixture of experts."""
+    experts = key.integer("expert_count", 0, MAX_EXPERTS, 0)
+    if not experts:
+        return {}
+    return {
+        "experts": experts,
+        "experts_used": key.integer("expert_used_count", 1, experts),
+        "expert_ff": key.integer("expert_feed_forward_length", 1, MAX_WIDTH, n_ff),
+        "shared_expert_ff": key.integer("expert_shared_feed_forward_length", 0, MAX_WIDTH, 0),
+        "expert_scale": key.number("expert_weights_scale", 0.0, 1e6, 1.0) or 1.0,
+        "experts_renormalize": key.metadata.get_bool(f"{key.architecture}.expert_weights_norm", None),
+    }
 
 
 class _Keys:

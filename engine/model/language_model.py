@@ -23,10 +23,8 @@ from engine.kernels.ops import Batch, Program
 from engine.model import registry
 from engine.model.config import ModelConfig
 from engine.model.describe import MAX_ROWS, choose_context, describe, describe_file, tensor_types
-from engine.model.executor import Backend, Executor, KVDtype, make_executor
-from engine.model.memory import check_fits
+from engine.model.executor import Backend, Executor, KVDtype, Told, make_executor
 from engine.model.sampling import sample_sessions
-from engine.model.warming import warm_kernels
 from engine.scheduling.request import SamplingParams
 from engine.text.tokenizer import Tokenizer
 
@@ -329,17 +327,13 @@ def load_model(
     try:
         config = registry.read(file.metadata, file.tensors)
         program = registry.build(config, file.tensors, choose_context(config, n_ctx))
-        if backend == "compiled":
-            check_fits(program, max_rows=MAX_ROWS, kv_item_bytes=np.dtype(kv_dtype).itemsize)
-            warm_kernels(tensor_types(file), kv_dtype, report=compiling, cancelled=cancel)
         executor = make_executor(
             program,
-            max_rows=MAX_ROWS,
+            tensor_types(file),
             kv_dtype=kv_dtype,
             threads=threads,
             backend=backend,
-            progress=progress,
-            cancel=cancel,
+            told=Told(compiling, progress, cancel),
         )
         file.advise_dontneed()
         return LanguageModel(file, config, program, executor, kv_dtype=kv_dtype, exact=exact)
