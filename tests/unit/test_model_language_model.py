@@ -1,4 +1,4 @@
-"""LanguageModel on tiny models, through the NumPy interpreter: evaluation, reservation, errors, scores."""
+"""LanguageModel on tiny models, by either executor: evaluation, reservation, errors, scores."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TINY = Path(__file__).parents[1] / "data" / "tiny"
 TEXT = [(7 * i * i + 3 * i + 11) % 258 for i in range(150)]
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[LanguageModel]:
-    with load_model(TINY / "llama.gguf", backend="numpy", kv_dtype="float32") as model:
+@pytest.fixture(scope="module", params=["numpy", "compiled"])
+def model(request: pytest.FixtureRequest) -> Iterator[LanguageModel]:
+    with load_model(TINY / "llama.gguf", backend=request.param, kv_dtype="float32") as model:
         yield model
 
 
@@ -124,7 +124,7 @@ def test_hidden_is_the_mean_of_final_states(model: LanguageModel) -> None:
     states = model.hidden(TEXT[:30])
     assert states.shape == (64,)
     one = model.hidden(TEXT[:1])
-    table = model.executor.program.head[1].weight.data.view(np.float32).reshape(260, 64)
+    table = model.program.head[1].weight.data.view(np.float32).reshape(260, 64)
     assert np.allclose(table @ one, model.logits(TEXT[:1]), atol=1e-4)
     assert np.abs(states - one).max() > 1e-3
 
@@ -150,7 +150,8 @@ def test_fresh_sessions_have_seeds_of_their_own(model: LanguageModel) -> None:
 def test_profile_counts_the_work_alone(model: LanguageModel) -> None:
     model.logits(TEXT[:100])
     times = model.profile(lambda: model.logits(TEXT[:3]))
-    assert times["Matmul"] > 0 and times["Attend"] > 0
+    assert all(seconds >= 0 for seconds in times.values())
+    assert {kind.lower() for kind, ns in times.items() if ns > 0} >= {"matmul"}
     assert sum(times.values()) < 1e9
 
 
