@@ -29,8 +29,8 @@ from app.window_commands import window_commands
 from app.window_dialogs import WindowDialogs
 
 CACHE_MIN_WIDTH = 260
-FRAME = 36
-"""Room for the frame that a window manager adds, in pixels."""
+FRAME = QSize(8, 36)
+"""Room for the frame that a window manager adds: sides together, title and foot together, in pixels."""
 
 
 class MainWindow(QMainWindow):
@@ -326,7 +326,7 @@ class MainWindow(QMainWindow):
 
     def _restore(self) -> None:
         room = self.screen().availableGeometry().size()
-        self.resize(QSize(1440, 900).boundedTo(QSize(room.width(), room.height() - FRAME)))
+        self.resize(QSize(1440, 900).boundedTo(room - FRAME))
         self._layout.restore()
         known = {head.id for head in self.controller.heads()}
         self.tabs.restore(self.controller.store.workspace(), known)
