@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 FRAME_MS = 33
+SLOWEST_MS = 100
+SHARE = 0.08
+"""About this share of the time goes into frames at most: costly ones come less often, for the engine needs its turn."""
 
 
 class FrameClock(QObject):
@@ -22,7 +27,8 @@ class FrameClock(QObject):
         self._timer.setSingleShot(True)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.setInterval(interval_ms)
-        self._timer.timeout.connect(self.tick)
+        self._interval = interval_ms
+        self._timer.timeout.connect(self._on_timeout)
 
     @property
     def idle(self) -> bool:
@@ -33,3 +39,9 @@ class FrameClock(QObject):
         """Ask for one more tick; asking again before it comes changes nothing."""
         if not self._timer.isActive():
             self._timer.start()
+
+    def _on_timeout(self) -> None:
+        began = time.perf_counter()
+        self.tick.emit()
+        cost_ms = (time.perf_counter() - began) * 1000
+        self._timer.setInterval(round(min(max(self._interval, cost_ms / SHARE), SLOWEST_MS)))

@@ -25,7 +25,7 @@ from app.views.blocks.table_block import TableBlock
 from app.views.blocks.text_block import RuleBlock, TextBlock
 from app.views.blocks.text_run import Selection
 
-SLICE_CHARS = 8192
+SLICE_CHARS = 4096
 REST = 4.0
 """After an update of t seconds the next one waits REST * t at least: a huge block cannot take over the thread."""
 
