@@ -90,7 +90,7 @@ def write_report(error: BaseException, trace: TracebackType | None) -> Path | No
 
 
 def _name(kind: str) -> str:
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns() % 1000:03d}-{kind}.txt"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() // 1000 % 1_000_000:06d}-{kind}.txt"
 
 
 def _on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
