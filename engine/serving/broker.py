@@ -15,6 +15,9 @@ from engine.scheduling.events import Finished, SchedEvent, StepReport
 from engine.serving.tally import Tally
 
 
+_PAUSE_PER_STREAM_S = 0.006
+
+
 class Mailbox:
     """The events of one stream, in order; used on the server's thread alone."""
 
@@ -118,7 +121,7 @@ class Broker:
         self._awake = len(self._boxes) > self._calm_streams and bool(self._reports)
         self._hand_over()  # a report that comes now either is seen there or finds ``_awake`` False
         if self._awake:
-            self._loop.call_later(self._flush_s, self._deliver)
+            self._loop.call_later(min(self._flush_s, _PAUSE_PER_STREAM_S * len(self._boxes)), self._deliver)
 
     def _hand_over(self) -> None:
         while self._reports:

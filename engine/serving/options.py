@@ -13,9 +13,9 @@ class ServerOptions:
     """Where to listen and what to allow; sizes in bytes, times in seconds.
 
     ``max_waiting`` requests may be queued or running before others get 429. ``timeout_s`` bounds a reply, ``body_s``
-    how long a client may take to send its request. ``flush_s`` is the least time between two chunks of a stream while
-    more than ``calm_streams`` of them run: fewer, fuller chunks leave more of the processor to the model. ``origins``
-    are web pages that may ask from a browser.
+    how long a client may take to send its request. ``flush_s`` is the longest time between two chunks of a stream that
+    is writing, and is only taken while many more than ``calm_streams`` of them run: fewer, fuller chunks leave more of
+    the processor to the model. ``origins`` are web pages that may ask from a browser.
     """
 
     host: str = "127.0.0.1"
@@ -26,7 +26,7 @@ class ServerOptions:
     timeout_s: float = 600.0
     body_s: float = 30.0
     drain_s: float = 30.0
-    flush_s: float = 0.08
+    flush_s: float = 0.1
     calm_streams: int = 2
     origins: tuple[str, ...] = ()
 
