@@ -15,7 +15,10 @@ from engine.catalog import data_dir
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the window, or hand over to the one that runs already; returns the exit code."""
+    """Run the window, or hand over to the one that runs already.
+
+    Returns the exit code when there was no window; one that was closed ends the process.
+    """
     arguments = _arguments(sys.argv[1:] if argv is None else list(argv))
     if arguments.self_test:
         from app.self_test import main as self_test

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import sys
+from typing import NoReturn
 
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication
@@ -110,8 +112,8 @@ def _load(options: LoadOptions, progress: LoadProgress) -> Bundle:
     return load_bundle(options, progress)
 
 
-def run(app: QApplication, single: SingleInstance, model: str | None) -> int:
-    """Run the window until it is closed; returns the exit code."""
+def run(app: QApplication, single: SingleInstance, model: str | None) -> NoReturn:
+    """Run the window until it is closed, then end the process."""
     logs.set_up()
     sys.setswitchinterval(SWITCH_S)
     reports, saving = Voice(), Voice()
@@ -134,9 +136,18 @@ def run(app: QApplication, single: SingleInstance, model: str | None) -> int:
     if not clean:
         # A thread inside compiled code or a system call cannot be interrupted. Everything is saved: leave it behind.
         log.warning("The engine did not end in time; leaving without it.")
-        logging.shutdown()
-        os._exit(code)
-    return code
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process at once. Everything is saved and closed; taking a loaded compiler and a window apart piece by
+    piece can cost seconds, and nobody would be the wiser for it."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+                stream.flush()
+    os._exit(code)
 
 
 def _end_on_signals(app: QApplication) -> None:
