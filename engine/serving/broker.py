@@ -14,7 +14,6 @@ from engine.port import EngineState, Failed, Prepared
 from engine.scheduling.events import Finished, SchedEvent, StepReport
 from engine.serving.tally import Tally
 
-
 _PAUSE_PER_STREAM_S = 0.006
 
 
