@@ -24,8 +24,6 @@ from engine.scheduling.request import SamplingParams
 from engine.serving.messages import Wanted
 
 PROMPT = "Story number {number}. Once upon a time, in a town by the sea, a keeper of {number} lighthouses, who"
-    "Story number {number}. Once upon a time, in a town by the sea, there lived a keeper of {number} lighthouses who"
-)
 
 
 def main() -> int:
