@@ -34,17 +34,41 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def load(arguments: argparse.Namespace, *, exact: bool = False) -> LanguageModel:
-    """The model that the arguments name, ready to compute."""
+    """The model that the arguments name, ready to compute. What must be compiled first is told on stderr."""
     from engine.catalog import resolve
+    from engine.gguf import open_gguf
+    from engine.model.describe import tensor_types
     from engine.model.language_model import load_model
+    from engine.model.warming import warm_kernels
 
+    path = resolve(arguments.model)
+    with open_gguf(path) as file:
+        types = tensor_types(file)
+    warm_kernels(types, arguments.kv_dtype, report=_CompileLine())
     return load_model(
-        resolve(arguments.model),
+        path,
         n_ctx=arguments.context,
         threads=arguments.threads,
         kv_dtype=arguments.kv_dtype,
         exact=exact,
     )
+
+
+class _CompileLine:
+    """Tells how far compiling is: one line redrawn on a terminal, a line every quarter elsewhere."""
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def __call__(self, fraction: float, detail: str) -> None:
+        """Take a report of ``warm_kernels``."""
+        redraw = sys.stderr.isatty()
+        step = int(fraction * (100 if redraw else 4))
+        if step == self._last:
+            return
+        self._last = step
+        start, end = ("\r", "\n" if fraction == 1 else "") if redraw else ("", "\n")
+        note(f"{start}Compiling for this processor, once: {fraction:.0%}", end=end)
 
 
 def note(text: str = "", *, end: str = "\n") -> None:
