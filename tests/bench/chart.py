@@ -32,7 +32,8 @@ def chart(results: dict[str, dict]) -> str:
     height = 30 + len(entries) * (2 * BAR + GAP)
     room = WIDTH - LEFT - 170
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="11">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        'font-family="sans-serif" font-size="11">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="{LEFT}" y="16" fill="{OURS}">KVScope</text>',
         f'<text x="{LEFT + 60}" y="16" fill="{PEER}">llama.cpp</text>',
