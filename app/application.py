@@ -95,6 +95,7 @@ class Application:
         self.window.hide()
         self.controller.save()
         self.opener.close()
+        self.window.serving.close()
         ended = self.bridge.shutdown(CLOSE_MS)
         self.controller.close()
         self.store.close()

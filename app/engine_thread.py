@@ -18,6 +18,7 @@ from PySide6.QtCore import QCoreApplication, QDeadlineTimer, QEvent, QObject, Qt
 from engine.errors import EngineError
 from engine.port import EnginePort, EngineSink, EngineState, Failed, Prepared
 from engine.scheduling.events import Finished, Piece, StepReport
+from engine.serving.sinks import SinkFan
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class _Sink:
 
 
 class EngineBridge(QObject):
-    """The engine as the window sees it; lives on the UI thread.
+    """The engine as the window sees it; lives on the UI thread. ``sinks``: whoever else is to hear the engine.
 
     Signals (all on the UI thread):
         piece: one generated token of a stream.
@@ -94,7 +95,8 @@ class EngineBridge(QObject):
         self.posted_answer.connect(self._on_answer, queued)
         self._state = EngineState("empty")
         self._closing = False
-        self._port = make_port(_Sink(self))
+        self.sinks = SinkFan(_Sink(self))
+        self._port = make_port(self.sinks)
         self._thread = EngineThread(self._port)
 
     @property

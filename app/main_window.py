@@ -17,11 +17,13 @@ from app.settings.window_layout import WindowLayout
 from app.state.chat_controller import ChatController
 from app.state.export import to_json, to_markdown, write_export
 from app.state.model_opener import ModelOpener
+from app.state.serving import Serving
 from app.text import tr
 from app.theme import Theme, ThemeMode
 from app.views.chat_pane import ChatPane
 from app.views.chat_settings import ChatSettingsDialog
 from app.views.notice import NoticeBar
+from app.views.serving_status import ServingStatus
 from app.views.sidebar import Sidebar
 from app.views.tab_area import TabArea
 from app.views.toast import Toast
@@ -58,6 +60,8 @@ class MainWindow(QMainWindow):
         self.toast = Toast(self)
         self.commands = Commands(self)
         self.dialogs = WindowDialogs(self, self)
+        self.serving = Serving(bridge, self)
+        self.sidebar.add_foot(ServingStatus(self.serving, self.toast.say))
         self.commands.add(*window_commands(self, self.cache_dock, self.engine_dock))
         self.sidebar.set_menu(self.commands.menu(self))
         self._connect()

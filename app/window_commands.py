@@ -7,6 +7,7 @@ from typing import Protocol
 from PySide6.QtWidgets import QDockWidget
 
 from app.commands import Command
+from app.state.serving import Serving
 from app.text import tr
 from app.views.tab_area import TabArea
 from app.window_dialogs import WindowDialogs
@@ -18,6 +19,7 @@ class Window(Protocol):
     tabs: TabArea
     sidebar_dock: QDockWidget
     dialogs: WindowDialogs
+    serving: Serving
 
     def new_chat(self) -> None: ...
     def stop_current(self) -> None: ...
@@ -106,6 +108,7 @@ def _app_commands(window: Window) -> list[Command]:
         Command("model", tr("Open a model file…"), "Ctrl+O", window.choose_model, "app", "folder"),
         Command("reload", tr("Load the model again"), "Ctrl+Shift+M", window.reload_model, "app", "regenerate"),
         Command("stop_loading", tr("Stop loading"), "Ctrl+Shift+.", window.stop_loading, "app", "stop"),
+        Command("serve", tr("Serve on this machine: on or off"), "Ctrl+Shift+A", window.serving.toggle, "app", "serve"),
         Command("log", tr("Log and reports"), "F12", lambda: dialogs.log(), "app", "logs"),
         Command("quit", tr("Quit"), "Ctrl+Q", window.close, "app"),
     ]

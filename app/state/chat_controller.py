@@ -22,6 +22,7 @@ from app.state.store import ChatHead, ChatStore, SearchHit
 from app.text import tr
 from engine.port import ChatJob, Forecast
 from engine.scheduling.events import Finished
+from engine.serving import API_CHAT
 
 KEEP_SHARE = 0.7
 """When the oldest turns are dropped, this share of the context is kept."""
@@ -72,7 +73,9 @@ class ChatController(QObject):
         return sorted(self._heads.values(), key=lambda head: head.updated, reverse=True)
 
     def title(self, chat: str) -> str:
-        """The title of a chat, "New chat" before it has one."""
+        """The title of a chat, "New chat" before it has one; the name of streams that other programs asked for."""
+        if chat == API_CHAT:
+            return tr("API")
         head = self._heads.get(chat)
         return (head.title if head else "") or tr("New chat")
 

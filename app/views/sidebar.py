@@ -90,6 +90,11 @@ class Sidebar(QWidget):
         box.addWidget(self.search)
         box.addWidget(self.list, 1)
         box.addWidget(self.status)
+        self._box = box
+
+    def add_foot(self, widget: QWidget) -> None:
+        """Put a widget above the line about the engine."""
+        self._box.insertWidget(self._box.indexOf(self.status), widget)
 
     def sizeHint(self) -> QSize:
         return QSize(230, 400)

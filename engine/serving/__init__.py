@@ -2,3 +2,6 @@
 
 Imported only when used. ``server.py`` starts it, ``app.py`` lists the routes.
 """
+
+API_CHAT = "API"
+"""What the window's instrument calls the streams of a server, in place of a chat's id."""

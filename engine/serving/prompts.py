@@ -8,17 +8,15 @@ from engine.hosting.bundle import Bundle
 from engine.hosting.prepare import label_of, prepare
 from engine.port import ChatJob, Turn
 from engine.scheduling.request import Constraint, Request
+from engine.serving import API_CHAT
 from engine.serving.messages import Wanted
-
-CHAT = "API"
-"""What the window's instrument calls the streams of a server."""
 
 
 def chat_request(bundle: Bundle, stream: int, turns: tuple[Turn, ...], wanted: Wanted) -> Request:
     """A reply to a conversation. Errors: ``TemplateError``, ``TokenizerError``."""
     job = ChatJob(
         id=stream,
-        chat=CHAT,
+        chat=API_CHAT,
         turns=turns,
         sampling=wanted.sampling,
         max_new=wanted.max_new or bundle.info.n_ctx,
@@ -31,7 +29,7 @@ def plain_request(bundle: Bundle, stream: int, prompt: str | tuple[int, ...], wa
     """Text that goes on from a prompt. Errors: ``TokenizerError``."""
     if isinstance(prompt, str):
         ids = tuple(bundle.encode_prompt(prompt))
-        label = label_of(ChatJob(stream, CHAT, (Turn("user", prompt),)))
+        label = label_of(ChatJob(stream, API_CHAT, (Turn("user", prompt),)))
     else:
         ids, label = prompt, f"{len(prompt)} token ids"
     return Request(
@@ -42,7 +40,7 @@ def plain_request(bundle: Bundle, stream: int, prompt: str | tuple[int, ...], wa
         stop_ids=frozenset(bundle.renderer.stop_ids),
         stop_strings=wanted.stop_strings,
         label=label,
-        chat=CHAT,
+        chat=API_CHAT,
         logprobs=wanted.logprobs,
     )
 
