@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from engine.errors import ModelMemoryError
+
 DEFAULT_POOL_TOKENS = 65_536
 
 
@@ -17,7 +19,12 @@ class PageMemory:
     def __init__(self, capacity: int, page_bytes: int) -> None:
         self._capacity = capacity
         self._page_bytes = page_bytes
-        self._mapping = _map_private(capacity * page_bytes)
+        try:
+            self._mapping = _map_private(capacity * page_bytes)
+        except (OSError, OverflowError, ValueError) as error:
+            raise ModelMemoryError(
+                f"The system does not give {capacity * page_bytes / 2**30:,.1f} GiB for the KV pool; take fewer pages."
+            ) from error
         self.array: np.ndarray = np.frombuffer(self._mapping, dtype=np.uint8).reshape(capacity, page_bytes)
 
     def give_back(self, pages: Iterable[int]) -> int:

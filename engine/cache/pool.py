@@ -71,6 +71,10 @@ class KVPool:
             raise BadRequestValueError("A KV pool needs at least one page.", field="capacity_pages")
         if page_rows < 1:
             raise BadRequestValueError("A KV page needs at least one row.", field="page_rows")
+        if min(spec.layers, spec.kv_heads, spec.head_size) < 1 or spec.dtype not in ("float16", "float32"):
+            raise BadRequestValueError(
+                "KV rows need at least one layer, head and value, in float16 or float32.", field="spec"
+            )
         self.spec = spec
         self.page_rows = page_rows
         self.capacity_pages = capacity_pages

@@ -40,6 +40,8 @@ class PrefixCache:
         clock: Callable[[], float] = time.time,
         ledger_size: int = 8192,
     ) -> None:
+        if pool.closed:
+            raise SessionError("The KV pool of this prefix cache was closed.")
         self.pool = pool
         self.max_pages = pool.capacity_pages if max_pages is None else max_pages
         self.former_chats: set[str] = set()
@@ -106,6 +108,8 @@ class PrefixCache:
         evaluated, because only that gives logits; ``whole`` waives this for prompts that are only to be stored.
         """
         self._check_own(session)
+        if session.closed:
+            raise SessionError("This session was released and cannot be used again.")
         if session.tokens != list(tokens[: session.n_past]):
             raise SessionError("A prefix can only be attached to a session whose tokens the prompt starts with.")
         if session.n_past % self.pool.page_rows:

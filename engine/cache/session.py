@@ -176,7 +176,10 @@ class Session:
         if self.closed:
             raise SessionError("This session was released and cannot be used again.")
         if self.n_past + n > self.n_ctx:
-            raise SessionError(f"The context holds {self.n_ctx} tokens; {self.n_past} + {n} do not fit.")
+            raise SessionError(
+                f"The context holds {self.n_ctx} tokens, and {self.n_past} + {n} do not fit: evaluate fewer, or load "
+                "the model with a larger context."
+            )
 
     def _append(self, pages: Sequence[int]) -> None:
         have = len(self._pages)

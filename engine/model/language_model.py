@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -97,6 +98,7 @@ class LanguageModel:
         ids = self._checked(tokens)
         if not ids:
             raise EmptyPromptError("There are no tokens to evaluate; give at least one.")
+        self._check_session(session)
         session.reserve(len(ids))
         row = self._logits_of(session) if logits else None
         for start in range(0, len(ids), MAX_ROWS):
@@ -117,6 +119,8 @@ class LanguageModel:
         if len(sessions) != len(tokens):
             raise SessionError(f"A batch of {len(sessions)} sessions needs as many tokens, not {len(tokens)}.")
         ids = self._checked(tokens)
+        for session in sessions:
+            self._check_session(session)
         reserve_all(sessions)
         rows = [self._logits_of(session) for session in sessions]
         groups: dict[int, list[int]] = {}
@@ -182,8 +186,23 @@ class LanguageModel:
         """The session's logits array, float32[n_vocab], made at first use."""
         return np.empty(self.n_vocab, np.float32) if session.logits is None else session.logits
 
+    def _check_session(self, session: Session) -> None:
+        """Refuse sessions whose pages or positions are not of this model's shape: kernels trust both."""
+        pool = session.pool
+        if pool.spec is not self.kv_spec and pool.spec != self.kv_spec:
+            raise SessionError("This session's KV pages have another model's shape; create the pool for this model.")
+        if pool.page_rows % PAGE_ROWS:
+            raise SessionError(
+                f"Pages of {pool.page_rows} tokens cannot be computed with; create the pool with a multiple of 16."
+            )
+        if session.n_ctx > self.n_ctx:
+            raise SessionError(f"This session is larger than the model's context of {self.n_ctx} tokens.")
+
     def _checked(self, tokens: Sequence[int]) -> list[int]:
-        ids = [int(token) for token in tokens]
+        try:
+            ids = [index(token) for token in tokens]
+        except TypeError as error:
+            raise BadRequestValueError("Tokens are whole numbers: give a list of token ids.", field="tokens") from error
         if ids and not (min(ids) >= 0 and max(ids) < self.n_vocab):
             raise BadRequestValueError(f"Token ids of this model lie between 0 and {self.n_vocab - 1}.", field="tokens")
         return ids
@@ -198,6 +217,7 @@ class LanguageModel:
         """The next token of each session. ``masks`` bool[n_vocab], where given, limit the choice.
 
         Draw ``session.n_drawn`` of ``session.seed`` decides, so a stream can be replayed; ``n_drawn`` goes up by one.
+        Errors: SessionError, BadRequestValueError.
         """
         return sample_sessions(self.executor.sample, sessions, params, masks)
 
@@ -252,6 +272,7 @@ class LanguageModel:
 
     def set_threads(self, threads: int) -> None:
         """Change how many threads compute; results do not change."""
+        _check_options(threads=threads)
         self.executor.set_threads(threads)
 
     def profile(self, work: Callable[[], object]) -> dict[str, float]:
@@ -321,8 +342,9 @@ def load_model(
     ``threads`` None takes all cores. ``exact`` runs prompts in the generated lane too, so that all results are equal
     bit for bit. ``compiling`` hears of kernels that have to be compiled first (0..1 and a phrase), ``progress`` of the
     weights (0..1); when ``cancel`` returns True, ``CancelledError`` ends the load. ``backend`` "numpy" is the slow
-    oracle. Errors: ModelFileError, UnsupportedModelError, ModelMemoryError.
+    oracle. Errors: BadRequestValueError, ModelFileError, UnsupportedModelError, ModelMemoryError.
     """
+    _check_options(threads=threads, n_ctx=n_ctx, kv_dtype=kv_dtype)
     file = open_gguf(path)
     try:
         config = registry.read(file.metadata, file.tensors)
@@ -340,6 +362,14 @@ def load_model(
     except BaseException:
         file.close()
         raise
+
+
+def _check_options(*, threads: int | None = None, n_ctx: int | None = None, kv_dtype: str = "float16") -> None:
+    for field, value in (("threads", threads), ("n_ctx", n_ctx)):
+        if value is not None and value < 1:
+            raise BadRequestValueError(f"{field} must be at least 1.", field=field)
+    if kv_dtype not in ("float16", "float32"):
+        raise BadRequestValueError("kv_dtype must be float16 or float32.", field="kv_dtype")
 
 
 def eval(model: LanguageModel, session: Session, tokens: Sequence[int]) -> None:

@@ -7,16 +7,23 @@ replayed and does not depend on its batch mates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.cache.session import Session
-from engine.errors import SessionError
+from engine.errors import BadRequestValueError, SessionError
 from engine.scheduling.request import SamplingParams
+from engine.scheduling.validate import validate_sampling
 
 if TYPE_CHECKING:
     from engine.kernels.sampling import SampleRow
+
+COLDEST = 1e-5
+"""Temperatures below this are greedy: differences of logits divided by less leave float32's range."""
+
+_checked = lru_cache(maxsize=256)(validate_sampling)
 
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -42,8 +49,14 @@ def _row(session: Session, params: SamplingParams, mask: np.ndarray | None) -> S
 
     if session.logits is None:
         raise SessionError("This session has no logits yet; evaluate its prompt first.")
-    row = SampleRow(session.logits, params.temperature, bias=params.logit_bias, mask=mask)
-    if params.temperature > 0:
+    _checked(params, len(session.logits))
+    if mask is not None and (mask.shape != session.logits.shape or not mask.any()):
+        raise BadRequestValueError(
+            "A mask has one flag per token of the vocabulary, and at least one is true.", field="mask"
+        )
+    row = SampleRow(session.logits, bias=params.logit_bias, mask=mask)
+    if params.temperature >= COLDEST:
+        row.temperature = params.temperature
         row.top_k, row.top_p, row.min_p = params.top_k, params.top_p, params.min_p
         row.u = draw(session.seed, session.n_drawn)
     if params.penalty_last_n > 0:

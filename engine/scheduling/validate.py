@@ -7,6 +7,9 @@ import math
 from engine.errors import BadRequestValueError, EmptyPromptError, PromptTooLongError
 from engine.scheduling.request import Request, SamplingParams
 
+LARGEST = 1_000_000
+"""Bound of temperatures, penalties and biases: far beyond any use, and safe in float32."""
+
 
 def validate(request: Request, *, n_ctx: int, n_vocab: int, capacity_rows: int) -> None:
     """Raise a typed error unless ``request`` can run with this context, vocabulary and pool (in rows)."""
@@ -30,26 +33,30 @@ def validate(request: Request, *, n_ctx: int, n_vocab: int, capacity_rows: int) 
             raise BadRequestValueError(f"{field} has token ids outside 0 to {n_vocab - 1}.", field=field)
     if request.logprobs is not None and not 0 <= request.logprobs <= n_vocab:
         raise BadRequestValueError(f"logprobs must lie between 0 and {n_vocab}.", field="logprobs")
-    _validate_sampling(request.sampling, n_vocab)
+    validate_sampling(request.sampling, n_vocab)
 
 
-def _validate_sampling(sampling: SamplingParams, n_vocab: int) -> None:
+def validate_sampling(sampling: SamplingParams, n_vocab: int) -> None:
+    """Raise ``BadRequestValueError`` unless every value is in its range."""
+
     def check(field: str, good: bool, rule: str) -> None:
         if not good:
             raise BadRequestValueError(f"{field} must be {rule}.", field=field)
 
-    finite = math.isfinite
-    check("temperature", finite(sampling.temperature) and sampling.temperature >= 0, "0 or more")
-    check("top_k", sampling.top_k >= 0, "0 (off) or more")
+    def within(value: float) -> bool:
+        return -LARGEST <= value <= LARGEST  # false for NaN
+
+    check("temperature", 0 <= sampling.temperature <= LARGEST, f"between 0 and {LARGEST:,}")
+    check("top_k", 0 <= sampling.top_k < 2**63, "0 (off) or more")
     check("top_p", 0 < sampling.top_p <= 1, "above 0 and at most 1")
     check("min_p", 0 <= sampling.min_p <= 1, "between 0 and 1")
     check(
         "repetition_penalty",
-        finite(sampling.repetition_penalty) and sampling.repetition_penalty > 0,
-        "above 0",
+        1 / LARGEST <= sampling.repetition_penalty <= LARGEST,
+        f"above 0 and at most {LARGEST:,}",
     )
-    check("presence_penalty", finite(sampling.presence_penalty), "a finite number")
-    check("frequency_penalty", finite(sampling.frequency_penalty), "a finite number")
+    check("presence_penalty", within(sampling.presence_penalty), f"between -{LARGEST:,} and {LARGEST:,}")
+    check("frequency_penalty", within(sampling.frequency_penalty), f"between -{LARGEST:,} and {LARGEST:,}")
     check("penalty_last_n", sampling.penalty_last_n >= 0, "0 (off) or more")
-    biased = all(0 <= token < n_vocab and not math.isnan(bias) for token, bias in sampling.logit_bias)
-    check("logit_bias", biased, f"pairs of a token id from 0 to {n_vocab - 1} and a number")
+    biased = all(0 <= token < n_vocab and (within(bias) or math.isinf(bias)) for token, bias in sampling.logit_bias)
+    check("logit_bias", biased, f"pairs of a token id from 0 to {n_vocab - 1} and a number of at most {LARGEST:,}")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import engine.model.language_model as lm
+from engine.cache.pool import KVSpec
 from engine.cache.session import Session
 from engine.errors import BadRequestValueError, EmptyPromptError, PoolExhaustedError, SessionError
-from engine.model.language_model import LanguageModel, load_model
+from engine.model.language_model import LanguageModel, load_model, sample
 from engine.scheduling.request import SamplingParams
 
 TINY = Path(__file__).parents[1] / "data" / "tiny"
@@ -161,3 +163,71 @@ def test_close_gives_everything_back() -> None:
         model.eval(session, TEXT[:40])
     model.close()
     assert model.file.tensors == {}
+
+
+def test_sessions_of_another_shape_are_refused_before_a_kernel_sees_them(model: LanguageModel) -> None:
+    spec = model.kv_spec
+    other = KVSpec(spec.layers + 1, spec.kv_heads, spec.head_size, spec.dtype)
+    halved = KVSpec(spec.layers, spec.kv_heads, spec.head_size, "float16")
+    with (
+        Session(spec=other, n_ctx=32) as foreign,
+        Session(spec=halved, n_ctx=32) as narrow,
+        Session(spec=spec, n_ctx=24, page_rows=8) as small_pages,
+        Session(spec=spec, n_ctx=model.n_ctx + 16) as long,
+        model.new_session(seed=0) as own,
+    ):
+        for session in (foreign, narrow, small_pages, long):
+            with pytest.raises(SessionError):
+                model.eval(session, [1, 2])
+            with pytest.raises(SessionError):
+                model.eval_batch([own, session], [1, 2])
+            assert session.n_past == own.n_past == 0
+
+
+@pytest.mark.parametrize("tokens", [[1.5], "12", [None], [float("nan")]])
+def test_tokens_must_be_whole_numbers(model: LanguageModel, tokens: Sequence[int]) -> None:
+    with model.new_session(seed=0) as session, pytest.raises(BadRequestValueError, match="whole numbers"):
+        model.eval(session, tokens)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(temperature=float("nan")),
+        SamplingParams(temperature=1e300),
+        SamplingParams(temperature=1.0, top_p=0.0),
+        SamplingParams(repetition_penalty=0.0),
+        SamplingParams(presence_penalty=1e300),
+        SamplingParams(logit_bias=((10**9, 1.0),)),
+    ],
+)
+def test_sampling_without_a_scheduler_refuses_what_it_would_refuse(
+    model: LanguageModel, params: SamplingParams
+) -> None:
+    with model.new_session(seed=0) as session:
+        model.eval(session, [1, 2, 3])
+        with pytest.raises(BadRequestValueError):
+            sample(session, params)
+        assert session.n_drawn == 0
+
+
+def test_the_coldest_temperatures_are_greedy(model: LanguageModel) -> None:
+    with model.new_session(seed=0) as session:
+        model.eval(session, [1, 2, 3])
+        assert session.logits is not None
+        best = int(session.logits.argmax())
+        assert [sample(session, SamplingParams(temperature=t)) for t in (1e-5, 1e-20, 1e-44, 1e-300)] == [best] * 4
+
+
+def test_a_mask_that_allows_nothing_is_an_error(model: LanguageModel) -> None:
+    with model.new_session(seed=0) as session:
+        model.eval(session, [1, 2, 3])
+        for mask in (np.zeros(model.n_vocab, bool), np.ones(3, bool)):
+            with pytest.raises(BadRequestValueError):
+                model.sample_batch([session], [SamplingParams()], masks=[mask])
+
+
+@pytest.mark.parametrize("options", [{"threads": 0}, {"n_ctx": 0}, {"n_ctx": -5}, {"kv_dtype": "float8"}])
+def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(BadRequestValueError):
+        load_model(TINY / "llama.gguf", **options)
