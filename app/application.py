@@ -88,7 +88,7 @@ class Application:
             os.environ["XDG_ACTIVATION_TOKEN"] = token
         self.window.come_forward()
         if file:
-            self.opener.open(file)
+            self.opener.open_other(file)
 
     def close(self) -> bool:
         """End everything in order; False when the engine did not end in time."""

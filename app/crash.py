@@ -82,7 +82,7 @@ def write_report(error: BaseException, trace: TracebackType | None) -> Path | No
     path = reports_dir() / _name("error")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(lines), encoding="utf-8")
+        path.write_text("\n".join(lines), encoding="utf-8", errors="backslashreplace")
     except OSError as problem:
         log.warning("A crash report could not be written: %s", problem)
         return None

@@ -258,6 +258,7 @@ class MainWindow(QMainWindow):
         self.opener.failed.connect(self.toast.say)
         self.opener.said.connect(self.toast.say)
         self.controller.chats_changed.connect(self._mark_current)
+        self.controller.nothing_to_drop.connect(self._on_nothing_to_drop)
 
     def _wire_pane(self, pane: ChatPane) -> None:
         pane.settings_asked.connect(self.edit_settings)
@@ -272,6 +273,8 @@ class MainWindow(QMainWindow):
                 self.controller.retry(chat, message)
             case "drop_oldest":
                 self.controller.drop_oldest(chat, message)
+            case "edit":
+                self.edit_last()
             case "new_chat":
                 self.new_chat()
             case "show_cache":
@@ -281,6 +284,9 @@ class MainWindow(QMainWindow):
                 self.dialogs.models()
             case "settings":
                 self.edit_settings(chat)
+
+    def _on_nothing_to_drop(self, chat: str) -> None:
+        self.toast.say(tr("There are no older turns to leave out: shorten the last message."))
 
     def _show_miss(self, chat: str, message: str) -> None:
         evidence = self.controller.evidence(chat, message)
@@ -352,7 +358,7 @@ class MainWindow(QMainWindow):
 
     def dropEvent(self, event: QDropEvent) -> None:
         if (path := _gguf_of(event)) is not None:
-            self.opener.open(path)
+            self.opener.open_other(path)
             event.acceptProposedAction()
 
 

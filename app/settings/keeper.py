@@ -79,7 +79,7 @@ def _write(path: Path, value: Settings) -> None:
     scratch = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         with scratch.open("w", encoding="utf-8") as out:
-            json.dump(asdict(value), out, ensure_ascii=False, indent=2)
+            json.dump(asdict(value), out, indent=2)  # ASCII: a file's name may hold what is no text
             out.flush()
             os.fsync(out.fileno())
         scratch.replace(path)

@@ -27,6 +27,9 @@ from engine.serving import API_CHAT
 KEEP_SHARE = 0.7
 """When the oldest turns are dropped, this share of the context is kept."""
 
+TITLE_CHARS = 200
+"""A title that a person gives is cut here."""
+
 Activity = Literal["idle", "waiting", "reading", "writing", "failed"]
 
 
@@ -41,6 +44,7 @@ class ChatController(QObject):
         reply_grew: (chat, message, text) text was added.
         reply_changed: (chat, message) status, figures or progress changed.
         settings_changed: (chat) system prompt or sampling changed.
+        nothing_to_drop: (chat) the oldest turns should be left out, but the last one is all there is.
     """
 
     chats_changed = Signal()
@@ -50,6 +54,7 @@ class ChatController(QObject):
     reply_grew = Signal(str, str, str)
     reply_changed = Signal(str, str)
     settings_changed = Signal(str)
+    nothing_to_drop = Signal(str)
 
     def __init__(
         self, bridge: EngineBridge, store: ChatStore, clock: FrameClock, parent: QObject | None = None
@@ -164,6 +169,7 @@ class ChatController(QObject):
         def drop(forecast: Forecast) -> None:
             kept = first_kept(conversation, path, forecast, room)
             if kept == path[n_dropped(conversation, path)].id:
+                self.nothing_to_drop.emit(chat)
                 return
             conversation.first_kept = kept
             self.store.save_chat(conversation)
@@ -200,7 +206,7 @@ class ChatController(QObject):
     def rename(self, chat: str, title: str) -> None:
         """Give a chat a title."""
         conversation = self.conversation(chat)
-        conversation.title = " ".join(title.split())
+        conversation.title = one_line(title, TITLE_CHARS)
         self._save_head(conversation)
 
     def set_settings(self, chat: str, settings: ChatSettings) -> None:

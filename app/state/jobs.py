@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from unicodedata import category
 
 from app.state.document import Conversation, Message
 from engine.port import ChatJob, Forecast, ModelInfo, Turn
 
 LABEL_CHARS = 48
+_TURNS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def vocabulary_of(model: ModelInfo | None) -> str:
@@ -17,8 +19,12 @@ def vocabulary_of(model: ModelInfo | None) -> str:
 
 
 def one_line(text: str, limit: int = LABEL_CHARS) -> str:
-    """The text on one line, cut with an ellipsis at ``limit`` characters."""
-    line = " ".join(text[: 4 * limit].split())
+    """The text on one line, cut with an ellipsis at ``limit`` characters.
+
+    Characters that show nothing but steer a terminal or turn the direction of what follows are left out.
+    """
+    shown = (" " if category(char) == "Cc" else char for char in text[: 4 * limit] if char not in _TURNS)
+    line = " ".join("".join(shown).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 

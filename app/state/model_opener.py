@@ -73,6 +73,13 @@ class ModelOpener(QObject):
         except EngineError as error:
             self._tell_failed(error)
 
+    def open_other(self, path: str) -> None:
+        """Open a file unless it is what is loaded: that would end every reply and empty the cache for nothing."""
+        model = self._bridge.engine_state.model
+        loaded = Path(model.path) if model is not None and self._bridge.engine_state.stage == "ready" else None
+        if loaded is None or not loaded.exists() or not Path(path).exists() or not loaded.samefile(path):
+            self.open(path)
+
     def reload(self) -> None:
         """Load the model that is loaded again, with the settings of now; without one, open what was open last."""
         model = self._bridge.engine_state.model

@@ -12,14 +12,13 @@ import numpy as np
 from app.state.document import OPEN_STATUSES, Conversation, Message, ReplyStats, Status
 from app.state.plain import UnfitError, from_text, to_text
 from app.state.sampling import ChatSettings
-from app.state.store import ChatHead, ChatView, SearchHit, TabGroup, Workspace
+from app.state.store import ChatHead, ChatView, SearchHit, TabGroup, Workspace, text_around
 
 Op = tuple[str, tuple[Any, ...]]
 """One statement and its values."""
 
 MESSAGE_COLUMNS = "id, parent, role, text, created, status, ids, model, seed, stats, error, error_code, chosen"
 _ID_BYTES = 3
-_EXCERPT_BEFORE, _EXCERPT_AFTER = 20, 60
 
 _SAVE_MESSAGE = f"""
     INSERT INTO messages (chat, {MESSAGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)
@@ -209,7 +208,7 @@ def workspace_of(kept: Any) -> Workspace:
 def hit(chat: str, text: str, needle: str) -> SearchHit:
     """A chat that was found by this text of a message."""
     at = max(text.casefold().find(needle), 0)
-    return SearchHit(chat, " ".join(text[max(at - _EXCERPT_BEFORE, 0) : at + _EXCERPT_AFTER].split()))
+    return SearchHit(chat, text_around(text, at))
 
 
 def _among(chosen: str | None, versions: list[str]) -> str | None:

@@ -13,6 +13,9 @@ from typing import Protocol
 
 from app.state.document import Conversation, Message
 
+EXCERPT_BEFORE, EXCERPT_AFTER = 20, 60
+"""How much of a text is shown around what was searched for, in characters."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChatHead:
@@ -222,5 +225,15 @@ class MemoryStore:
         for message in conversation.messages.values():
             at = message.text.casefold().find(needle)
             if at >= 0:
-                return " ".join(message.text[max(at - 20, 0) : at + 60].split())
+                return text_around(message.text, at)
         return None
+
+
+def text_around(text: str, at: int) -> str:
+    """Some words on one line around a place in a text; an ellipsis where it begins within it."""
+    start = max(at - EXCERPT_BEFORE, 0)
+    if start > 0:
+        gap = next((place for place in range(start, at) if text[place].isspace()), start)
+        words = " ".join(text[gap : at + EXCERPT_AFTER].split())
+        return f"…{words}" if gap == start else f"… {words}"
+    return " ".join(text[: at + EXCERPT_AFTER].split())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
+import shiboken6
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollBar, QVBoxLayout, QWidget
@@ -13,7 +12,7 @@ from app.state.chat_controller import ChatController
 from app.state.store import ChatView as SavedView
 from app.views.chat_view import SIDE, WIDEST, ChatView
 from app.views.composer import Composer
-from engine.port import Forecast
+from engine.port import EngineState, Forecast
 
 SAVE_VIEW_MS = 500
 _SCROLLS = {
@@ -40,6 +39,7 @@ class ChatPane(QWidget):
         self.chat = chat
         self._controller = controller
         self._bridge = bridge
+        self._edited = ""
         self.setProperty("surface", "background")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.view = ChatView(chat, controller, bridge)
@@ -103,7 +103,7 @@ class ChatPane(QWidget):
         self.view.edit_draft.connect(self._on_edit_draft)
         controller.activity_changed.connect(self._on_activity)
         controller.path_changed.connect(self._on_activity)
-        self._bridge.state.connect(lambda: self._show_context(None))
+        self._bridge.state.connect(self._on_engine_state)
 
     def _on_sent(self, text: str) -> None:
         if self._controller.send(self.chat, text):
@@ -131,14 +131,23 @@ class ChatPane(QWidget):
             return
         self._controller.forecast(self.chat, draft, self._on_forecast)
 
+    def _on_engine_state(self, state: EngineState) -> None:
+        self._show_context(None)
+
     def _on_forecast(self, forecast: Forecast | None) -> None:
+        if not shiboken6.isValid(self):  # the tab was closed before the answer came
+            return
         self.composer.show_forecast(forecast, self._controller.tracker.prefill_rate)
         self._show_context(forecast)
 
     def _on_edit_draft(self, chat: str, message: str, text: str) -> None:
         if text:
-            show = partial(self.view.show_edit_hint, message)
-            self._controller.forecast(self.chat, text, show, instead_of=message)
+            self._edited = message
+            self._controller.forecast(self.chat, text, self._on_edit_forecast, instead_of=message)
+
+    def _on_edit_forecast(self, forecast: Forecast | None) -> None:
+        if shiboken6.isValid(self):
+            self.view.show_edit_hint(self._edited, forecast)
 
     def _show_context(self, forecast: Forecast | None) -> None:
         """The engine's own count: of the draft if there is one, else of what the chat holds now."""

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from collections.abc import Sequence
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.views.error_words import step_words, words_for
-from app.views.parts import label
+from app.views.parts import flow, label
+
+
+class _Row(QWidget):
+    """Buttons beside each other, on more lines where there is no room."""
+
+    def __init__(self, buttons: Sequence[QWidget]) -> None:
+        super().__init__()
+        self._buttons = buttons
+        for button in buttons:
+            button.setParent(self)
+        policy = QSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+
+    def sizeHint(self) -> QSize:
+        return QSize(0, self.heightForWidth(max(self.width(), 1)))
+
+    def heightForWidth(self, width: int) -> int:
+        return flow(self._buttons, width, gap=8, row_gap=8)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        flow(self._buttons, self.width(), gap=8, row_gap=8)
 
 
 class ErrorCard(QFrame):
@@ -31,8 +57,6 @@ class ErrorCard(QFrame):
         body = label(sentence, wrap=True)
         body.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         box.addWidget(body)
-        row = QHBoxLayout()
-        row.setSpacing(8)
         self.buttons: dict[str, QPushButton] = {}
         for number, step in enumerate(words.steps):
             button = QPushButton(step_words(step))
@@ -40,11 +64,8 @@ class ErrorCard(QFrame):
                 button.setProperty("variant", "primary")
             button.clicked.connect(lambda _=False, chosen=step: self.step_chosen.emit(chosen))
             self.buttons[step] = button
-            row.addWidget(button)
-        row.addStretch(1)
-        box.addLayout(row)
+        box.addWidget(_Row(list(self.buttons.values())))
 
     def height_for(self, width: int) -> int:
         """The height it needs in this width."""
-        layout = self.layout()
-        return layout.heightForWidth(width) if layout is not None else 0
+        return self.heightForWidth(width)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from app.text import tr
 
-NextStep = Literal["retry", "new_chat", "show_cache", "choose_model", "drop_oldest", "settings"]
+NextStep = Literal["retry", "new_chat", "show_cache", "choose_model", "drop_oldest", "edit", "settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ def words_for(code: str) -> ErrorWords:
         "model_file": (tr("The model file cannot be read"), ("choose_model", "retry")),
         "unsupported_model": (tr("This model is not supported"), ("choose_model",)),
         "model_memory": (tr("Not enough memory for this model"), ("choose_model", "retry")),
-        "prompt_too_long": (tr("The chat has outgrown the context"), ("drop_oldest", "new_chat")),
+        "prompt_too_long": (tr("The chat has outgrown the context"), ("drop_oldest", "edit", "new_chat")),
         "pool_exhausted": (tr("The KV memory is full"), ("retry", "show_cache")),
         "queue_full": (tr("Too many chats are waiting"), ("retry",)),
         "template": (tr("The chat template refused this conversation"), ("retry", "settings")),
-        "tokenizer": (tr("The text cannot be tokenized"), ("retry",)),
+        "tokenizer": (tr("The text cannot be tokenized"), ("edit", "retry")),
         "integrity": (tr("The engine found an error in its own books"), ("retry", "show_cache")),
     }
     title, steps = known.get(code, (tr("This reply failed"), ("retry",)))
@@ -44,5 +44,6 @@ def step_words(step: NextStep) -> str:
         "show_cache": tr("Show the cache"),
         "choose_model": tr("Choose a model…"),
         "drop_oldest": tr("Leave out the oldest turns"),
+        "edit": tr("Edit the message"),
         "settings": tr("Chat settings…"),
     }[step]

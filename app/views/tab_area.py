@@ -89,11 +89,15 @@ class TabArea(QSplitter):
             return
         group = self._group_of(chat)
         pane.save_view()
+        had_focus = QApplication.focusWidget()
+        focused = had_focus is not None and pane.isAncestorOf(had_focus)
         group.removeTab(group.index_of(chat))
         pane.hide()
         pane.deleteLater()
         self._drop_if_empty(group)
         self._controller.discard_if_empty(chat)
+        if focused and (now := self.current_chat()) is not None:
+            self._panes[now].composer.input.setFocus()
         self._tell()
 
     def split(self, chat: str) -> None:

@@ -15,7 +15,16 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
 )
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QTabBar, QTabWidget, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QHBoxLayout,
+    QMenu,
+    QTabBar,
+    QTabWidget,
+    QToolButton,
+    QWidget,
+)
 
 from app.state.chat_controller import ChatController
 from app.text import tr
@@ -154,7 +163,7 @@ class TabGroup(QTabWidget):
         row.setContentsMargins(4, 0, 8, 0)
         row.addWidget(tool_button("split", tr("Show this chat beside the others"), self._on_split))
         self.setCornerWidget(corner, Qt.Corner.TopRightCorner)
-        self.currentChanged.connect(lambda _: self.changed.emit())
+        self.currentChanged.connect(self._on_current)
         controller.activity_changed.connect(self._refresh)
         controller.chats_changed.connect(self.refresh_all)
 
@@ -211,6 +220,13 @@ class TabGroup(QTabWidget):
         if self.tabToolTip(index) != told:
             self.setTabToolTip(index, told)
             self.setTabIcon(index, dot_icon(activity))
+
+    def _on_current(self, index: int) -> None:
+        """Qt gives the focus to the first button of a page that comes to the front: a person wants to type there."""
+        focused = QApplication.focusWidget()
+        if isinstance(focused, QAbstractButton) and index >= 0 and self.pane_at(index).isAncestorOf(focused):
+            self.pane_at(index).composer.input.setFocus()
+        self.changed.emit()
 
     def _on_split(self) -> None:
         if (chat := self.current_chat()) is not None:

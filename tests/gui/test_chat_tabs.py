@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QByteArray, QMimeData, QPointF, Qt, QUrl
+import shiboken6
+from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QAbstractItemModelTester
 from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
@@ -14,7 +16,10 @@ from app.state.sampling import ChatSettings
 from app.state.store import MemoryStore
 from app.views.chat_list import CHAT_ROLE, ChatListModel
 from app.views.chat_settings import ChatSettingsDialog
+from app.views.error_card import ErrorCard
 from app.views.tab_group import MIME
+from engine.port import EngineState
+from tests.gui.fake_engine import MODEL
 
 
 def rows(window):
@@ -290,3 +295,89 @@ def test_whatever_takes_the_keyboard_has_a_name(window):
         if not name and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
             nameless.append(f"{type(widget).__name__} in {type(widget.parentWidget()).__name__}")
     assert not nameless, nameless
+
+
+def test_a_click_on_a_tab_leads_to_the_input_and_not_to_a_button(window):
+    first = window.chat
+    window.reply_to("one", "x")
+    window.new_chat()
+    group = window.window.tabs.groups[0]
+    bar = group.tabBar()
+    window.qtbot.mouseClick(bar, Qt.MouseButton.LeftButton, pos=bar.tabRect(group.index_of(first)).center())
+    assert window.chat == first
+    assert window.pane(first).composer.input.hasFocus()
+
+
+def test_closing_a_tab_leads_to_the_input_of_the_next(window):
+    first = window.chat
+    window.reply_to("one", "x")
+    second = window.new_chat()
+    window.pane(second).composer.input.setFocus()
+    window.window.close_current()
+    assert window.pane(first).composer.input.hasFocus()
+
+
+def test_what_the_engine_says_after_a_tab_was_closed_meets_no_dead_widget(window):
+    chat = window.chat
+    window.reply_to("one", "x")
+    pane = window.pane(chat)
+    pane.composer.set_text("a draft that asks for a forecast")
+    pane.composer.draft_changed.emit(pane.composer.text)
+    window.window.close_current()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+    assert not shiboken6.isValid(pane)
+    window.engine.ready()
+    window.settle()
+    window.window.show_chat(chat)
+    assert window.pane(chat).composer.text == "a draft that asks for a forecast"
+
+
+def test_a_last_message_that_is_too_long_on_its_own_can_be_edited(window):
+    stream = window.type_and_send("c " * 13_000)
+    window.engine.fail(stream, "prompt_too_long", "The prompt leaves no room.")
+    window.settle()
+    card = window.reply_view().card
+    window.qtbot.mouseClick(card.buttons["drop_oldest"], Qt.MouseButton.LeftButton)
+    window.settle()
+    assert "no older turns" in window.window.toast.words.text()
+    window.qtbot.mouseClick(card.buttons["edit"], Qt.MouseButton.LeftButton)
+    assert window.bubble().editor is not None
+
+
+@pytest.mark.parametrize("width", [260, 420, 900])
+def test_an_error_card_keeps_its_words_and_buttons_within_itself(qtbot, width):
+    card = ErrorCard("prompt_too_long", "The prompt has 97,817 tokens; the context of 8,192 leaves no room. " * 2)
+    qtbot.addWidget(card)
+    card.setFixedSize(width, card.height_for(width))
+    card.show()
+    for part in card.findChildren(QWidget):
+        assert card.rect().contains(part.geometry().translated(part.parentWidget().mapTo(card, QPoint())))
+        assert not part.hasHeightForWidth() or part.height() >= part.heightForWidth(part.width())
+
+
+def test_escape_in_the_search_shows_all_chats_again(window):
+    window.reply_to("one", "x")
+    window.window.focus_search()
+    search = window.window.sidebar.search
+    window.qtbot.keyClicks(search, "nothing has this")
+    assert rows(window) == ["Nothing found"]
+    window.qtbot.keyClick(search, Qt.Key.Key_Escape)
+    assert search.text() == ""
+    assert "one" in rows(window)
+
+
+def test_a_title_has_no_characters_that_steer_a_terminal_or_turn_the_text(window):
+    window.type_and_send("a\x1b[31m \u202ered\x07 \u2066שלום\u2069")
+    assert window.controller.title(window.chat) == "a [31m red שלום"
+
+
+def test_a_file_that_is_loaded_already_is_not_loaded_again_by_another_start(window, tmp_path, monkeypatch):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF")
+    window.bridge.announce(EngineState("ready", model=replace(MODEL, path=str(path))))
+    opened = []
+    monkeypatch.setattr(window.app.opener, "open", opened.append)
+    window.app.come_forward(str(path))
+    assert opened == []
+    window.app.come_forward(str(tmp_path / "other.gguf"))
+    assert opened == [str(tmp_path / "other.gguf")]
