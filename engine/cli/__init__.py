@@ -45,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{error.filename or 'A file'}: {error.strerror or error}. Check the path and try again.", file=sys.stderr
         )
         return 1
+    except MemoryError:
+        print("There is not enough memory for this; ask for less or close other programs.", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("Stopped.", file=sys.stderr)
         return 1

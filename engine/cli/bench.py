@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
@@ -18,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.assembly import scheduler_over
-from engine.cli.common import add_model_options, emit, load, note, positive
+from engine.cli.common import add_model_options, check_length, emit, load, note, positive
 from engine.cli.demo_serving import FIRST_QUESTIONS, chat_requests, raw_rate, serve_round
 from engine.errors import EngineError
 
 if TYPE_CHECKING:
     from engine.model.language_model import LanguageModel
 
+MAX_WIDTH = 1024
 DECODE_STEPS = 32
 WARM_UP_STEPS = 4
 
@@ -34,9 +36,9 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser("bench", help="measure speed, alone or against a peer")
     add_model_options(parser)
     parser.add_argument("--prefill", type=_numbers, default=[64, 512, 2048], metavar="N,N", help="prompt lengths")
-    parser.add_argument("--decode", type=_numbers, default=[1, 2, 4, 8, 16], metavar="B,B", help="batch widths")
+    parser.add_argument("--decode", type=_widths, default=[1, 2, 4, 8, 16], metavar="B,B", help="batch widths")
     parser.add_argument(
-        "--decode-context", type=int, default=0, metavar="N", help="tokens in KV before decoding starts"
+        "--decode-context", type=_natural, default=0, metavar="N", help="tokens in KV before decoding starts"
     )
     parser.add_argument("--runs", type=positive, default=3, metavar="N", help="repetitions; medians are reported")
     parser.add_argument("--no-serving", action="store_true", help="leave the serving rounds out")
@@ -55,10 +57,26 @@ def _numbers(text: str) -> list[int]:
     return values
 
 
+def _natural(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must be 0 or more")
+    return value
+
+
+def _widths(text: str) -> list[int]:
+    values = _numbers(text)
+    if max(values) > MAX_WIDTH:
+        raise argparse.ArgumentTypeError(f"streams at once are at most {MAX_WIDTH}")
+    return values
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Measure, print a table, and emit the JSON of DESIGN."""
     arguments.context = arguments.context or max(4096, max(arguments.prefill) + 64)
     with load(arguments) as model:
+        check_length(max(arguments.prefill), model, "A prompt of the benchmark")
+        check_length(arguments.decode_context + WARM_UP_STEPS + DECODE_STEPS, model, "A stream of the benchmark")
         ours = Ours(model)
         peer = Peer(arguments) if arguments.peer else None
         try:
@@ -158,7 +176,11 @@ class Peer:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
-        self._ask({"ping": 1})
+        try:
+            self._ask({"ping": 1})
+        except BaseException:
+            self.close()
+            raise
 
     def prefill(self, n: int) -> float:
         """Tokens/s of reading ``n`` tokens."""
@@ -180,12 +202,16 @@ class Peer:
             raise EngineError(
                 "The peer ended early; check that --peer-python has llama-cpp-python and that it can read this model."
             )
-        return float(json.loads(answer)["rate"])
+        try:
+            return float(json.loads(answer)["rate"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise EngineError(f"The peer answered “{answer.strip()[:80]}”; --peer-python must be a Python.") from error
 
     def close(self) -> None:
         """End the peer's process."""
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):  # it has ended already
+                self._process.stdin.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import BadRequestValueError
+import numpy as np
+
+from engine.errors import BadRequestValueError, ModelFileError, PromptTooLongError
 
 if TYPE_CHECKING:
     from engine.model.language_model import LanguageModel
@@ -78,8 +81,31 @@ def note(text: str = "", *, end: str = "\n") -> None:
 
 def emit(value: Any) -> None:
     """Write a result as JSON on stdout."""
-    json.dump(value, sys.stdout, ensure_ascii=False)
+    json.dump(_strict(value), sys.stdout, ensure_ascii=False, allow_nan=False)
     sys.stdout.write("\n")
+
+
+def _strict(value: Any) -> Any:
+    """``value`` without what JSON cannot say: infinities and NaN (a file's metadata may hold them) become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    return [_strict(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def check_finite(values: np.ndarray) -> None:
+    """Raise ``ModelFileError`` if the model has computed something that is no number."""
+    if not np.isfinite(values).all():
+        raise ModelFileError("The model computes values that are no numbers: its file is damaged; download it again.")
+
+
+def check_length(n: int, model: LanguageModel, what: str) -> None:
+    """Raise ``PromptTooLongError`` if ``n`` tokens of ``what`` do not fit into the model's context."""
+    if n > model.n_ctx:
+        raise PromptTooLongError(
+            f"{what} needs {n} tokens and the context holds {model.n_ctx}: make it shorter or --context larger."
+        )
 
 
 def read_json_list(path: str) -> list[Any]:
@@ -87,7 +113,7 @@ def read_json_list(path: str) -> list[Any]:
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
         value = json.loads(text)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # malformed, not UTF-8, numbers of thousands of digits, nested deeply
         raise BadRequestValueError(f"{path} is not valid JSON ({error}); give a JSON list.", field="file") from error
     if not isinstance(value, list):
         raise BadRequestValueError(f"{path} holds no JSON list; give a list with one entry per prompt.", field="file")
@@ -103,8 +129,9 @@ def read_texts(path: str) -> list[str]:
     return texts
 
 
-def read_id_lists(path: str, n_vocab: int) -> list[list[int]]:
-    """A JSON list of token-id lists, each id inside the vocabulary."""
+def read_id_lists(path: str, model: LanguageModel) -> list[list[int]]:
+    """A JSON list of token-id lists, each id inside the vocabulary and each list inside the context."""
+    n_vocab = model.n_vocab
     lists = read_json_list(path)
     for i, ids in enumerate(lists):
         good = isinstance(ids, list) and all(type(t) is int and 0 <= t < n_vocab for t in ids)
@@ -113,4 +140,5 @@ def read_id_lists(path: str, n_vocab: int) -> list[list[int]]:
                 f"Entry {i} of {path} is no list of token ids from 0 to {n_vocab - 1}; give at least one id per list.",
                 field="file",
             )
+        check_length(len(ids), model, f"Entry {i} of {path}")
     return lists

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.cache.pool import KVPool
 from engine.cache.prefix import PrefixCache
-from engine.cli.common import add_model_options, emit, load, note
+from engine.cli.common import add_model_options, check_length, emit, load, note
 
 SYSTEM = (
     "You are a terse assistant in a hardware shop. Opening hours: Monday to Friday 8 to 18, Saturday 9 to 13, closed "
@@ -36,10 +36,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 def walk(model: Any) -> dict[str, Any]:
     """The whole story on one pool; returns its numbers."""
-    pool = KVPool(model.kv_spec, capacity_pages=64)
-    cache = PrefixCache(pool)
     prompt_1 = model.encode_prompt(SYSTEM + QUESTION_1)
     prompt_2 = model.encode_prompt(SYSTEM + QUESTION_2)
+    check_length(max(len(prompt_1), len(prompt_2)), model, "The demonstration")
+    pool = KVPool(model.kv_spec, capacity_pages=64)
+    cache = PrefixCache(pool)
     note(
         f"pool: {pool.capacity_pages} pages of {pool.page_rows} tokens, "
         f"{model.kv_spec.page_bytes(pool.page_rows):,} bytes each"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from engine.assembly import scheduler_over
-from engine.cli.common import add_model_options, emit, load, note, positive
+from engine.cli.common import add_model_options, check_length, emit, load, note, positive
 from engine.port import Turn
 from engine.scheduling.events import Finished, Piece
 from engine.scheduling.request import Request, SamplingParams
@@ -83,6 +83,8 @@ def run(arguments: argparse.Namespace) -> None:
     with load(arguments) as model:
         first = chat_requests(model, FIRST_QUESTIONS, arguments)
         again = chat_requests(model, NEW_QUESTIONS, arguments)
+        longest = max(len(request.prompt) for request in (*first, *again))
+        check_length(longest + arguments.new_tokens, model, "A chat of the demonstration")
         raw = raw_rate(model, first[: arguments.streams], arguments.new_tokens)
         note(f"[raw] eval_batch advances {min(len(first), arguments.streams)} streams at {raw:.0f} tokens/s")
         with scheduler_over(model, max_streams=arguments.streams, max_queue=len(first) + 1) as scheduler:

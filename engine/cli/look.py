@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.cli.common import add_model_options, emit, load, note, positive, read_id_lists, read_texts
+from engine.cli.common import add_model_options, check_finite, emit, load, note, positive, read_id_lists, read_texts
 
 LANES = ("prompt", "generated", "exact")
 
@@ -76,8 +76,9 @@ def run_logits(arguments: argparse.Namespace) -> None:
     """Print the N largest logits at the last position of each list."""
     with load(arguments, exact=arguments.lane == "exact") as model:
         results = []
-        for ids in read_id_lists(arguments.file, model.n_vocab):
+        for ids in read_id_lists(arguments.file, model):
             row = model.logits(ids, lane=arguments.lane)
+            check_finite(row)
             best = np.argsort(-row, kind="stable")[: arguments.top]
             results.append({"ids": [int(i) for i in best], "logits": [float(row[i]) for i in best]})
     emit(results)
@@ -87,8 +88,9 @@ def run_score(arguments: argparse.Namespace) -> None:
     """Print the mean negative log-likelihood of each list's tokens after the first."""
     with load(arguments, exact=arguments.lane == "exact") as model:
         results = []
-        for ids in read_id_lists(arguments.file, model.n_vocab):
+        for ids in read_id_lists(arguments.file, model):
             nll = model.score(ids, lane=arguments.lane)
+            check_finite(nll)
             results.append({"mean_nll": float(np.mean(nll)) if len(nll) else 0.0, "n": len(nll)})
             note(f"{len(nll)} tokens: {results[-1]['mean_nll']:.4f} nats per token")
     emit(results)
