@@ -23,8 +23,8 @@ def codewords(n: int, rng: random.Random) -> list[str]:
     return list(words.values())
 
 
-async def _stay(client: openai.AsyncOpenAI, word: str) -> str:
-    """The whole reply to a prompt that asks for its codeword."""
+async def _stay(client: openai.AsyncOpenAI, word: str) -> tuple[str, str]:
+    """A codeword, and the whole reply to a prompt that asks for it."""
     said = f"The code word is {word}."
     stream = await client.completions.create(
         model=MODEL,
@@ -34,7 +34,7 @@ async def _stay(client: openai.AsyncOpenAI, word: str) -> str:
         stop=[".", "\n"],
         stream=True,
     )
-    return "".join([chunk.choices[0].text async for chunk in stream])
+    return word, "".join([chunk.choices[0].text async for chunk in stream]).strip()
 
 
 async def _leave(client: openai.AsyncOpenAI, word: str, chunks: int) -> None:
@@ -57,7 +57,7 @@ async def _leave(client: openai.AsyncOpenAI, word: str, chunks: int) -> None:
     await stream.close()
 
 
-async def _crowd(url: str, stayers: list[str], leavers: list[str], rng: random.Random) -> list[str]:
+async def _crowd(url: str, stayers: list[str], leavers: list[str], rng: random.Random) -> list[tuple[str, str]]:
     async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=60) as client:
         work = [_stay(client, word) for word in stayers]
         gone = [_leave(client, word, rng.choice([0, 1, 1, 2, 3, 5])) for word in leavers]
@@ -71,11 +71,13 @@ def test_sixty_four_streams_with_random_leavers(real: Served) -> None:
     words = codewords(N_STREAMS, rng)
     stayers, leavers = words[:40], words[40:]
     before = real.idle()
-    replies = [reply.strip() for reply in asyncio.run(_crowd(real.url, stayers, leavers, rng))]
+    replies = dict(asyncio.run(_crowd(real.url, stayers, leavers, rng)))
     after = real.idle()
-    # Each reply is the codeword of exactly one request: nothing was mixed up, lost or written twice.
-    assert sorted(reply[:4] for reply in replies) == sorted(word[:4] for word in stayers)
-    assert all(any(word.startswith(reply) or reply.startswith(word) for word in stayers) for reply in replies)
+    assert sorted(replies) == sorted(stayers)
+    for word, reply in replies.items():
+        assert reply and not any(reply.startswith(other[:4]) for other in words if other != word), (word, reply)
+    right = sum(reply.startswith(word[:4]) for word, reply in replies.items())
+    assert right >= 36, "a small model may misspell a word or two"
     assert real.server.busy == 0
     assert (after.integrity, after.pool.referenced) == ("", 0)
     assert after.pool.free + after.pool.cached == before.pool.capacity
