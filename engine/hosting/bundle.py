@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, Protocol
 
 import numpy as np
@@ -73,8 +73,9 @@ class Bundle(Protocol):
         """Ids of plain text to go on from."""
         ...
 
-    def embed(self, tokens: Sequence[int]) -> np.ndarray:
-        """The embedding of a text, float32[width]."""
+    def embed(self, tokens: Sequence[int]) -> Iterator[np.ndarray]:
+        """The embedding of a text so far, float32[width], after each chunk of it; the last one is the text's.
+        Other work may be done between two of them; an iterator that is closed early gives its memory back."""
         ...
 
     def set_threads(self, threads: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from operator import index
 from types import TracebackType
@@ -244,14 +244,22 @@ class LanguageModel:
 
     def hidden(self, tokens: Sequence[int]) -> np.ndarray:
         """Mean of the final normed states over ``tokens``, float32[n_embd]: an embedding of the text."""
+        *_, states = self.hidden_steps(tokens)
+        return states.mean(axis=0)
+
+    def hidden_steps(self, tokens: Sequence[int], chunk: int = MAX_ROWS) -> Iterator[np.ndarray]:
+        """The final normed states as far as they are known after each ``chunk`` tokens, float32[n, n_embd].
+
+        Others may compute between two steps; closing the iterator gives the session's pages back.
+        """
         ids = self._checked(tokens)
         states = np.empty((len(ids), self._width), np.float32)
         with self._reading(ids) as session:
-            for start in range(0, len(ids), MAX_ROWS):
-                chunk = ids[start : start + MAX_ROWS]
-                n = len(chunk)
-                self._run_rows(session, chunk, "prompt", self._rows[:n], [], states[start : start + n])
-        return states.mean(axis=0)
+            for start in range(0, len(ids), chunk):
+                part = ids[start : start + chunk]
+                stop = start + len(part)
+                self._run_rows(session, part, "prompt", self._rows[: len(part)], [], states[start:stop])
+                yield states[:stop]
 
     def _reading(self, tokens: list[int]) -> Session:
         """A fresh session with room reserved for ``tokens``."""

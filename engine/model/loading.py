@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,7 @@ class ModelBundle:
         self.tokenizer: Tokenizer = model.tokenizer
         self.renderer: ChatRenderer = model.renderer()
         self.info = _model_info(model, options)
+        self._chunk = options.chunk
 
     def text_stream(self, request: Request) -> TextStream:
         """The text side of one reply."""
@@ -36,9 +37,9 @@ class ModelBundle:
         """Ids of plain text to go on from."""
         return self.evaluator.encode_prompt(text)
 
-    def embed(self, tokens: Sequence[int]) -> np.ndarray:
-        """The mean of the final states, float32[width]."""
-        return self.evaluator.hidden(tokens)
+    def embed(self, tokens: Sequence[int]) -> Iterator[np.ndarray]:
+        """The mean of the final states so far, float32[width], after each chunk."""
+        return (states.mean(axis=0) for states in self.evaluator.hidden_steps(tokens, self._chunk))
 
     def set_threads(self, threads: int) -> None:
         """Compute with this many threads from now on."""
