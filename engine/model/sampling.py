@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.cache.session import Session
-from engine.errors import BadRequestValueError, SessionError
+from engine.errors import BadRequestValueError, ModelFileError, SessionError
 from engine.scheduling.request import SamplingParams
 from engine.scheduling.validate import validate_sampling
 
@@ -35,9 +36,17 @@ def sample_sessions(
     params: Sequence[SamplingParams],
     masks: Sequence[np.ndarray | None] | None = None,
 ) -> list[int]:
-    """The next token of each session, chosen by ``sample``; ``n_drawn`` of each goes up by one."""
+    """The next token of each session, chosen by ``sample``; ``n_drawn`` of each goes up by one.
+
+    Errors: SessionError, BadRequestValueError, and ModelFileError where the logits are no numbers (damaged weights).
+    """
     wanted = masks if masks is not None else [None] * len(sessions)
     tokens = sample([_row(*what) for what in zip(sessions, params, wanted, strict=True)])
+    for session, token in zip(sessions, tokens, strict=True):
+        if session.logits is not None and not isfinite(session.logits[token]):  # then no token had a number
+            raise ModelFileError(
+                "The model computes values that are no numbers: its file is damaged; download it again."
+            )
     for session in sessions:
         session.n_drawn += 1
     return tokens

@@ -12,7 +12,7 @@ import pytest
 import engine.model.language_model as lm
 from engine.cache.pool import KVSpec
 from engine.cache.session import Session
-from engine.errors import BadRequestValueError, EmptyPromptError, PoolExhaustedError, SessionError
+from engine.errors import BadRequestValueError, EmptyPromptError, ModelFileError, PoolExhaustedError, SessionError
 from engine.model.language_model import LanguageModel, load_model, sample
 from engine.scheduling.request import SamplingParams
 
@@ -231,3 +231,15 @@ def test_a_mask_that_allows_nothing_is_an_error(model: LanguageModel) -> None:
 def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadRequestValueError):
         load_model(TINY / "llama.gguf", **options)
+
+
+def test_logits_that_are_no_numbers_are_an_error(model: LanguageModel) -> None:
+    with model.new_session(seed=0) as session:
+        model.eval(session, [1, 2, 3])
+        assert session.logits is not None
+        session.logits[5:] = np.nan
+        assert sample(session, SamplingParams()) < 5
+        session.logits[:] = np.nan
+        for temperature in (0.0, 1.0):
+            with pytest.raises(ModelFileError, match="no numbers"):
+                sample(session, SamplingParams(temperature=temperature))
