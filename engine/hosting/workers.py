@@ -76,10 +76,12 @@ class Worker:
     def close(self, timeout: float) -> bool:
         """Take no more jobs, finish those that wait, end the thread; False if it needs longer than ``timeout``."""
         self._mailbox.close()
-        if self._thread is None:
+        with self._starting:  # a thread that is being started cannot be joined yet
+            thread = self._thread
+        if thread is None:
             return True
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        thread.join(timeout)
+        return not thread.is_alive()
 
     def _run(self) -> None:
         while True:

@@ -22,6 +22,7 @@ from engine.errors import BadRequestValueError, EmptyPromptError, SessionError
 from engine.gguf import GGUFFile, open_gguf
 from engine.kernels.ops import Batch, Program
 from engine.model import registry
+from engine.model.checks import PAGE_ROWS, check_options, check_page_rows, check_session
 from engine.model.config import ModelConfig
 from engine.model.describe import MAX_ROWS, choose_context, describe, describe_file, tensor_types
 from engine.model.executor import Backend, Executor, KVDtype, Told, make_executor
@@ -36,7 +37,6 @@ Lane = Literal["prompt", "generated", "exact"]
 
 __all__ = ["LanguageModel", "describe", "eval", "eval_batch", "load_model", "sample"]
 
-PAGE_ROWS = 16
 _SCORE_ROWS = 32
 _FLAT_SESSIONS = 64
 
@@ -68,6 +68,7 @@ class LanguageModel:
 
     def new_pool(self, *, capacity_pages: int | None = None, page_rows: int = PAGE_ROWS) -> KVPool:
         """A pool for this model's sessions; None takes the default budget."""
+        check_page_rows(page_rows)
         capacity = capacity_pages or self.kv_spec.default_capacity(page_rows)
         return KVPool(self.kv_spec, capacity_pages=capacity, page_rows=page_rows)
 
@@ -98,7 +99,7 @@ class LanguageModel:
         ids = self._checked(tokens)
         if not ids:
             raise EmptyPromptError("There are no tokens to evaluate; give at least one.")
-        self._check_session(session)
+        check_session(session, self.kv_spec, self.n_ctx)
         session.reserve(len(ids))
         row = self._logits_of(session) if logits else None
         for start in range(0, len(ids), MAX_ROWS):
@@ -120,7 +121,7 @@ class LanguageModel:
             raise SessionError(f"A batch of {len(sessions)} sessions needs as many tokens, not {len(tokens)}.")
         ids = self._checked(tokens)
         for session in sessions:
-            self._check_session(session)
+            check_session(session, self.kv_spec, self.n_ctx)
         reserve_all(sessions)
         rows = [self._logits_of(session) for session in sessions]
         groups: dict[int, list[int]] = {}
@@ -185,18 +186,6 @@ class LanguageModel:
     def _logits_of(self, session: Session) -> np.ndarray:
         """The session's logits array, float32[n_vocab], made at first use."""
         return np.empty(self.n_vocab, np.float32) if session.logits is None else session.logits
-
-    def _check_session(self, session: Session) -> None:
-        """Refuse sessions whose pages or positions are not of this model's shape: kernels trust both."""
-        pool = session.pool
-        if pool.spec is not self.kv_spec and pool.spec != self.kv_spec:
-            raise SessionError("This session's KV pages have another model's shape; create the pool for this model.")
-        if pool.page_rows % PAGE_ROWS:
-            raise SessionError(
-                f"Pages of {pool.page_rows} tokens cannot be computed with; create the pool with a multiple of 16."
-            )
-        if session.n_ctx > self.n_ctx:
-            raise SessionError(f"This session is larger than the model's context of {self.n_ctx} tokens.")
 
     def _checked(self, tokens: Sequence[int]) -> list[int]:
         try:
@@ -280,7 +269,7 @@ class LanguageModel:
 
     def set_threads(self, threads: int) -> None:
         """Change how many threads compute; results do not change."""
-        _check_options(threads=threads)
+        check_options(threads=threads)
         self.executor.set_threads(threads)
 
     def profile(self, work: Callable[[], object]) -> dict[str, float]:
@@ -352,7 +341,7 @@ def load_model(
     weights (0..1); when ``cancel`` returns True, ``CancelledError`` ends the load. ``backend`` "numpy" is the slow
     oracle. Errors: BadRequestValueError, ModelFileError, UnsupportedModelError, ModelMemoryError.
     """
-    _check_options(threads=threads, n_ctx=n_ctx, kv_dtype=kv_dtype)
+    check_options(threads=threads, n_ctx=n_ctx, kv_dtype=kv_dtype)
     file = open_gguf(path)
     try:
         config = registry.read(file.metadata, file.tensors)
@@ -370,14 +359,6 @@ def load_model(
     except BaseException:
         file.close()
         raise
-
-
-def _check_options(*, threads: int | None = None, n_ctx: int | None = None, kv_dtype: str = "float16") -> None:
-    for field, value in (("threads", threads), ("n_ctx", n_ctx)):
-        if value is not None and value < 1:
-            raise BadRequestValueError(f"{field} must be at least 1.", field=field)
-    if kv_dtype not in ("float16", "float32"):
-        raise BadRequestValueError("kv_dtype must be float16 or float32.", field="kv_dtype")
 
 
 def eval(model: LanguageModel, session: Session, tokens: Sequence[int]) -> None:

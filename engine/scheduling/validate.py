@@ -16,6 +16,8 @@ def validate(request: Request, *, n_ctx: int, n_vocab: int, capacity_rows: int) 
     n = len(request.prompt)
     if n == 0:
         raise EmptyPromptError("The prompt is empty: give at least one token.")
+    if request.kind not in ("generate", "warm"):
+        raise BadRequestValueError("kind must be generate or warm.", field="kind")
     if request.kind == "generate" and request.max_new < 1:
         raise BadRequestValueError("max_new must be at least 1.", field="max_new")
     room = n_ctx - (request.kind == "generate")

@@ -172,16 +172,26 @@ def test_sessions_of_another_shape_are_refused_before_a_kernel_sees_them(model: 
     with (
         Session(spec=other, n_ctx=32) as foreign,
         Session(spec=halved, n_ctx=32) as narrow,
-        Session(spec=spec, n_ctx=24, page_rows=8) as small_pages,
         Session(spec=spec, n_ctx=model.n_ctx + 16) as long,
         model.new_session(seed=0) as own,
     ):
-        for session in (foreign, narrow, small_pages, long):
+        for session in (foreign, narrow, long):
             with pytest.raises(SessionError):
                 model.eval(session, [1, 2])
             with pytest.raises(SessionError):
                 model.eval_batch([own, session], [1, 2])
             assert session.n_past == own.n_past == 0
+
+
+@pytest.mark.parametrize("page_rows", [1, 8, 24])
+def test_pages_must_suit_the_kernels(model: LanguageModel, page_rows: int) -> None:
+    with pytest.raises(BadRequestValueError, match="multiple of 16"):
+        model.new_pool(capacity_pages=4, page_rows=page_rows)
+    with (
+        Session(spec=model.kv_spec, n_ctx=24, page_rows=page_rows) as session,
+        pytest.raises(BadRequestValueError, match="multiple of 16"),
+    ):
+        model.eval(session, [1, 2])
 
 
 @pytest.mark.parametrize("tokens", [[1.5], "12", [None], [float("nan")]])
