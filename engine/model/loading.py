@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from engine.hosting.bundle import LoadProgress
+from engine.model.checks import check_page_rows
 from engine.model.describe import count_parameters, tensor_types
 from engine.model.language_model import LanguageModel, load_model
 from engine.model.memory import weights_bytes
@@ -53,8 +54,9 @@ class ModelBundle:
 def load_bundle(options: LoadOptions, progress: LoadProgress) -> ModelBundle:
     """Load a model, telling how far compiling and packing are.
 
-    Errors: ModelFileError, UnsupportedModelError, ModelMemoryError, CancelledError.
+    Errors: BadRequestValueError, ModelFileError, UnsupportedModelError, ModelMemoryError, CancelledError.
     """
+    check_page_rows(options.page_rows)
     model = load_model(
         options.path,
         n_ctx=options.n_ctx,
