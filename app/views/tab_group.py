@@ -16,10 +16,10 @@ from PySide6.QtGui import (
     QPaintEvent,
 )
 from PySide6.QtWidgets import (
-    QAbstractButton,
     QApplication,
     QHBoxLayout,
     QMenu,
+    QPlainTextEdit,
     QTabBar,
     QTabWidget,
     QToolButton,
@@ -222,10 +222,12 @@ class TabGroup(QTabWidget):
             self.setTabIcon(index, dot_icon(activity))
 
     def _on_current(self, index: int) -> None:
-        """Qt gives the focus to the first button of a page that comes to the front: a person wants to type there."""
+        """Qt gives the focus to the first thing on a page that comes to the front: a person wants to type there."""
         focused = QApplication.focusWidget()
-        if isinstance(focused, QAbstractButton) and index >= 0 and self.pane_at(index).isAncestorOf(focused):
-            self.pane_at(index).composer.input.setFocus()
+        pane = self.pane_at(index) if index >= 0 else None
+        within = pane is not None and focused is not None and pane.isAncestorOf(focused)
+        if pane is not None and within and not isinstance(focused, QPlainTextEdit):  # a message may be being edited
+            pane.composer.input.setFocus()
         self.changed.emit()
 
     def _on_split(self) -> None:

@@ -297,9 +297,12 @@ def test_whatever_takes_the_keyboard_has_a_name(window):
     assert not nameless, nameless
 
 
-def test_a_click_on_a_tab_leads_to_the_input_and_not_to_a_button(window):
+@pytest.mark.parametrize("answers", [(), ("x",), ("x", "y")])
+def test_a_click_on_a_tab_leads_to_the_input_and_to_nothing_else(window, answers):
     first = window.chat
-    window.reply_to("one", "x")
+    for answer in answers:
+        window.reply_to("one", answer, n_prompt=40, n_cached=16)
+    window.pane(first).composer.set_text("so that the tab stays")
     window.new_chat()
     group = window.window.tabs.groups[0]
     bar = group.tabBar()
