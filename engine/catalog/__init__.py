@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from engine.catalog.download import fetch
 from engine.catalog.known import KnownModel, Wheel, default_model, known_model, known_models
-from engine.catalog.lookup import find, resolve
+from engine.catalog.lookup import find, name_of, resolve
 from engine.catalog.paths import cache_dir, data_dir, models_dir
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "known_model",
     "known_models",
     "models_dir",
+    "name_of",
     "resolve",
 ]

@@ -26,6 +26,15 @@ def find(model: str | KnownModel) -> Path | None:
     return None
 
 
+def name_of(path: str | os.PathLike[str]) -> str | None:
+    """What people call the model in this file if it is a known one: files often name themselves after a build step."""
+    file = Path(path)
+    for model in known_models():
+        if file.name == model.file and download.has_size(file, model.bytes):
+            return model.name
+    return None
+
+
 def resolve(
     model_or_path: str | os.PathLike[str],
     *,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.catalog import name_of
 from engine.gguf import TENSOR_TYPES, GGUFFile, open_gguf
 from engine.kernels.ops import Program
 from engine.model import registry
@@ -38,7 +39,7 @@ def describe(path: str | os.PathLike[str], *, n_ctx: int | None = None, kv_dtype
 def describe_file(file: GGUFFile, config: ModelConfig, program: Program, *, kv_dtype: str) -> dict[str, Any]:
     """The same of an open file; sizes in bytes."""
     return {
-        "name": config.name,
+        "name": name_of(file.path) or config.name,
         "architecture": config.architecture,
         "parameters": count_parameters(file),
         "context_length": config.n_ctx_train,

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from engine.catalog import name_of
 from engine.hosting.bundle import LoadProgress
 from engine.model.checks import check_page_rows
 from engine.model.describe import count_parameters, tensor_types
@@ -83,7 +84,7 @@ def _model_info(model: LanguageModel, options: LoadOptions) -> ModelInfo:
     spec, config = model.kv_spec, model.config
     return ModelInfo(
         path=os.fspath(options.path),
-        name=config.name,
+        name=name_of(options.path) or config.name,
         architecture=config.architecture,
         parameters=count_parameters(model.file),
         n_ctx=model.n_ctx,

@@ -21,6 +21,7 @@ from engine.catalog import (
     known_model,
     known_models,
     models_dir,
+    name_of,
     resolve,
 )
 from engine.catalog.__main__ import ProgressLine, main
@@ -156,3 +157,13 @@ def test_progress_lines() -> None:
     assert plain.getvalue().splitlines()[-1] == "Tiny: 100 of 100 MB (100 %)"
     assert screen.getvalue().startswith("\rTiny: 0 of 100 MB (0 %)")
     assert screen.getvalue().endswith("\n")
+
+
+def test_a_known_model_has_the_name_that_people_call_it(cache: Path, tmp_path: Path) -> None:
+    path = put(cache, DEFAULT)
+    assert name_of(path) == known_model(DEFAULT).name
+    assert name_of(put(cache, DEFAULT, size=10)) is None
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"GGUF")
+    assert name_of(other) is None
+    assert name_of(tmp_path / "nothing.gguf") is None
