@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> None:
             sequential = serve_round(scheduler, first, quiet=quiet)
         show("sequential", sequential)
         show("warm", warm)
-        note(f"batched: {sequential.wall_s / cold.wall_s:.2f} × faster than one at a time")
+        note(f"batched: {sequential.wall_s / cold.wall_s:.2f} × as fast as one at a time")
     if arguments.json:
         emit(
             {

@@ -101,7 +101,7 @@ def test_digits_show_who_is_written(smollm2_path: Path, capsys: pytest.CaptureFi
         assert "1234" in line, "the chats did not advance together"
     for name in ROUNDS:
         assert f"[{name} stream 4] length: 5 tok, ttft" in err
-    assert "× faster than one at a time" in err
+    assert "× as fast as one at a time" in err
 
 
 def test_replies_stop_by_themselves(smollm2_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
