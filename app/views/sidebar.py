@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QModelIndex, QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QShortcut
+from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -79,7 +79,9 @@ class Sidebar(QWidget):
         self.search.setAccessibleName(tr("Search all chats"))
         self.search.setClearButtonEnabled(True)
         self.search.textChanged.connect(self.model.search)
-        QShortcut(Qt.Key.Key_Escape, self.search, self.search.clear, context=Qt.ShortcutContext.WidgetShortcut)
+        back = QShortcut(QKeySequence(Qt.Key.Key_Escape), self.search)
+        back.setContext(Qt.ShortcutContext.WidgetShortcut)  # elsewhere Esc stops a reply
+        back.activated.connect(self.search.clear)
         self.list = self._make_list()
         self.status = EngineStatus(bridge)
         self.status.clicked.connect(self.model_asked)

@@ -199,7 +199,7 @@ def test_a_hit_shows_the_text_around_it(reopen: Reopen) -> None:
     chat(store, "nothing", title="borrow", updated=3)
     assert reopen().search("borrow") == [
         SearchHit("id of borrow", ""),
-        SearchHit("id of Rust", "y that mentions the borrow checker somewhere"),
+        SearchHit("id of Rust", "… that mentions the borrow checker somewhere"),
     ]
 
 
