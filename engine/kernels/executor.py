@@ -40,7 +40,7 @@ class Executor:
     ) -> None:
         if program.head_size < _SMALLEST_HEAD:
             raise UnsupportedModelError(
-                f"attention heads of {program.head_size} are too small; {_SMALLEST_HEAD} is least"
+                f"Attention heads of {program.head_size} values are too small; at least {_SMALLEST_HEAD} are needed."
             )
         self.program, self.max_rows = program, max_rows
         self.kv_dtype = np.dtype(kv_dtype)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from gguf import GGMLQuantizationType
+from gguf.constants import GGML_QUANT_SIZES
 
 from engine.errors import UnsupportedModelError
 from engine.kernels import pack_kernels as pk
@@ -100,14 +101,26 @@ def _empty(tensor: Tensor) -> Packed:
     fmt = BY_TYPE.get(kind)
     if fmt is None and kind not in FLOATS:
         raise UnsupportedModelError(
-            f"tensor {tensor.name!r} has type {kind.name}, which this engine cannot compute with"
+            f"Tensor {tensor.name!r} has type {kind.name}, which this engine cannot compute with."
         )
+    _check_size(tensor, kind, rows * experts, cols)
     float_kind = FLOATS.get(kind, -1)
     if fmt:
         block_bytes = fmt.block_bytes(cols // GROUP)
     else:
         block_bytes = -(-cols * BLOCK_ROWS * FLOAT_BYTES[float_kind] // 64) * 64
     return Packed(rows, cols, experts, fmt, float_kind, block_bytes, np.zeros(0, np.uint8))
+
+
+def _check_size(tensor: Tensor, kind: GGMLQuantizationType, rows: int, cols: int) -> None:
+    """Kernels trust shapes: refuse a tensor whose rows are not whole blocks or whose data are too few."""
+    columns, size = GGML_QUANT_SIZES[kind]
+    if cols % columns:
+        raise UnsupportedModelError(
+            f"Tensor {tensor.name!r} has {cols} columns, which is no multiple of the {columns} of type {kind.name}."
+        )
+    if tensor.data.nbytes < rows * (cols // columns) * size:
+        raise UnsupportedModelError(f"Tensor {tensor.name!r} has fewer bytes of data than its shape says.")
 
 
 def pack_all(tensors: Sequence[Tensor], team: Team) -> list[Packed]:

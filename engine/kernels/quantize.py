@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.kernels.kernel import helper, kernel
 from engine.kernels.layout import Q_BYTES, Q_NEGATIVE, Q_NEGATIVE_HALVES, Q_OUTLIERS, Q_SCALE, Q_SUM
 from engine.kernels.simd import (
@@ -18,6 +20,7 @@ from engine.kernels.simd import (
     store_i,
     store_i8,
     store_i32,
+    sum_bytes,
     sum_lanes,
     sum_lanes_i,
     where_below,
@@ -60,33 +63,51 @@ def _quantize_group(x, out, limit, high):
     first = load_f(x)
     second = load_f(x + 64)
     peak = max_lanes(maximum(absolute(first), absolute(second)))
-    scale = peak / 127
     if peak > limit:
-        scale = max(peak / _WIDEST, max_lanes(maximum(_without(first, limit), _without(second, limit))) / 127)
-    inverse = splat_f(1 / scale if scale > 0 else scale * 0)
-    magic = splat_f(_MAGIC)
-    bits = splat_i(_MAGIC_BITS)
-    a = bits_i(first * inverse + magic) - bits
-    b = bits_i(second * inverse + magic) - bits
-    low_sum = sum_lanes_i(a)
-    high_sum = sum_lanes_i(b)
-    store_f32(out + Q_SCALE, scale)
-    store_f32(out + Q_SUM, scale * (low_sum + high_sum))
-    store_i32(out + Q_NEGATIVE, -low_sum - high_sum)
-    store_i32(out + Q_NEGATIVE_HALVES, -low_sum)
-    store_i32(out + Q_NEGATIVE_HALVES + 4, -high_sum)
-    store_i32(out + Q_OUTLIERS, 1 if peak > limit else 0)
-    if peak > limit:
-        a_high = shift_signed(a + splat_i(64), splat_i(7))
-        b_high = shift_signed(b + splat_i(64), splat_i(7))
-        store_i8(out + high, a_high)
-        store_i8(out + high + 16, b_high)
-        a = a - (a_high << splat_i(7))
-        b = b - (b_high << splat_i(7))
+        _quantize_outliers(first, second, out, limit, peak, high)
     else:
+        scale = peak / np.float32(127)
+        a = _codes(first, scale)
+        b = _codes(second, scale)
+        store_i8(out, a)
+        store_i8(out + 16, b)
         store_i(out + high, splat_i(0))
-    store_i8(out, a)
-    store_i8(out + 16, b)
+        _store_sums(out, scale, sum_bytes(a), sum_bytes(b), 0)
+
+
+@helper
+def _quantize_outliers(first, second, out, limit, peak, high):
+    """A group with outliers: two digits a code."""
+    inner = max_lanes(maximum(_without(first, limit), _without(second, limit)))
+    scale = max(peak / np.float32(_WIDEST), inner / np.float32(127))
+    a = _codes(first, scale)
+    b = _codes(second, scale)
+    a_high = shift_signed(a + splat_i(64), splat_i(7))
+    b_high = shift_signed(b + splat_i(64), splat_i(7))
+    store_i8(out + high, a_high)
+    store_i8(out + high + 16, b_high)
+    store_i8(out, a - (a_high << splat_i(7)))
+    store_i8(out + 16, b - (b_high << splat_i(7)))
+    _store_sums(out, scale, sum_lanes_i(a), sum_lanes_i(b), 1)
+
+
+@helper
+def _codes(x, scale):
+    """x / scale rounded to nearest even."""
+    one, zero = np.float32(1), np.float32(0)
+    inverse = splat_f(one / scale if scale > zero else zero)
+    return bits_i(x * inverse + splat_f(_MAGIC)) - splat_i(_MAGIC_BITS)
+
+
+@helper
+def _store_sums(out, scale, first, second, outliers):
+    """The numbers of a group's record."""
+    store_f32(out + Q_SCALE, scale)
+    store_f32(out + Q_SUM, scale * np.float32(first + second))
+    store_i32(out + Q_NEGATIVE, -first - second)
+    store_i32(out + Q_NEGATIVE_HALVES, -first)
+    store_i32(out + Q_NEGATIVE_HALVES + 4, -second)
+    store_i32(out + Q_OUTLIERS, outliers)
 
 
 @helper

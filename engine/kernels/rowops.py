@@ -173,16 +173,18 @@ def _elementwise(name, combine) -> Kernel:
     """The kernel out = combine(a, b, factor)."""
 
     def run(context, args, begin, end, scratch):
-        width = get(args, E_WIDTH)
+        left = get(args, E_WIDTH) % 16
+        whole = 4 * (get(args, E_WIDTH) - left)
         factor = splat_f(get_f(args, E_FACTOR))
         for row in range(begin, end):
             a = get(get(args, E_A_ROWS), row)
             b = get(get(args, E_B_ROWS), row)
             out = get(get(args, E_OUT_ROWS), row)
-            for i in range(0, width, 16):
-                left = width - i
-                value = combine(_load_some(a + 4 * i, left), _load_some(b + 4 * i, left), factor)
-                _store_some(out + 4 * i, value, left)
+            for i in range(0, whole, 64):
+                store_f(out + i, combine(load_f(a + i), load_f(b + i), factor))
+            if left > 0:
+                value = combine(load_f_part(a + whole, left), load_f_part(b + whole, left), factor)
+                store_f_part(out + whole, value, left)
 
     return Kernel(name, run)
 

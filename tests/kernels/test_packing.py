@@ -58,3 +58,12 @@ def test_a_type_without_kernels_is_refused_by_name() -> None:
         pack(Tensor("w", int(T.IQ2_XXS), (16, 256), np.zeros(16 * 66, np.uint8)))
     with pytest.raises(UnsupportedModelError, match="unknown type 999"):
         pack(Tensor("w", 999, (16, 256), np.zeros(16 * 66, np.uint8)))
+
+
+def test_shapes_that_kernels_could_not_trust_are_refused() -> None:
+    with pytest.raises(
+        UnsupportedModelError, match="'w' has 192 columns, which is no multiple of the 256 of type Q4_K"
+    ):
+        pack(Tensor("w", int(T.Q4_K), (16, 192), np.zeros(16 * 108, np.uint8)))
+    with pytest.raises(UnsupportedModelError, match="fewer bytes"):
+        pack(Tensor("w", int(T.Q4_0), (16, 64), np.zeros(16 * 36 - 1, np.uint8)))
