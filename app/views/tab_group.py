@@ -39,6 +39,9 @@ TEAR_OFF = 28
 TITLE_CHARS = 30
 
 
+_CENTRED = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+
+
 class _CloseButton(QToolButton):
     """Closes its tab; keeps its room while it is not shown, so that tabs do not change their width."""
 
@@ -276,6 +279,10 @@ class TabGroup(QTabWidget):
         bar = QRect(0, 0, self.width(), self.tabBar().height())
         painter.fillRect(bar, theme.color("panel"))
         painter.fillRect(0, bar.height() - 1, self.width(), 1, theme.color("line"))
+        if not self.count():
+            painter.setPen(theme.color("muted"))
+            words = tr("No chat is open. Ctrl+N starts one; the list on the left opens those you have.")
+            painter.drawText(self.rect().adjusted(24, 24, -24, -24), _CENTRED, words)
         painter.end()
 
     def focusInEvent(self, event: QFocusEvent) -> None:
