@@ -29,6 +29,8 @@ from engine.kernels.cpu import target_features, target_name
 
 log = logging.getLogger(__name__)
 _KEPT_FOLDERS = 6
+_DAMAGE = (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, pickle.UnpicklingError)
+"""What reading a damaged cache file may raise."""
 
 
 def cache_root() -> Path:
@@ -131,15 +133,23 @@ class KernelCache(FunctionCache):
         """The function as cached, or None if it is not there or its file is damaged."""
         try:
             return super().load_overload(sig, target_context)
-        except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, pickle.UnpicklingError) as error:
+        except _DAMAGE as error:
             log.warning("a cached kernel could not be read and is compiled anew (%s)", error)
+            self._forget()
             return None
+
+    def _forget(self):
+        """Remove a damaged index: Numba reads it again before it writes."""
+        try:
+            os.unlink(self._cache_file._index_path)
+        except OSError as error:
+            log.warning("a damaged cache file could not be removed (%s)", error)
 
     def save_overload(self, sig, data):
         """Keep a compiled function for the next start."""
         try:
             super().save_overload(sig, data)
-        except OSError as error:
+        except _DAMAGE as error:
             log.warning("a compiled kernel could not be kept for the next start (%s)", error)
 
     def _index_key(self, sig, codegen):

@@ -13,10 +13,7 @@ from numba.core.extending import intrinsic
 from engine.kernels import formats
 from engine.kernels.columns import each_row, emit_dot_rows
 from engine.kernels.cpu import target
-from engine.kernels.formats import FORMATS, S_HALF_MIN, S_K
-from engine.kernels.half import emit_load_half
-from engine.kernels.layout import Q_NEGATIVE_HALVES, Q_SCALE, Q_SUM
-from engine.kernels.simd import (
+from engine.kernels.emit import (
     BYTE,
     FLOAT,
     HALF,
@@ -35,6 +32,9 @@ from engine.kernels.simd import (
     splat,
     store,
 )
+from engine.kernels.formats import FORMATS, S_HALF_MIN, S_K
+from engine.kernels.half import emit_load_half
+from engine.kernels.layout import Q_NEGATIVE_HALVES, Q_SCALE, Q_SUM
 
 _AHEAD, _FEW = 512, 4
 _BYTES16 = ir.VectorType(BYTE, 16)

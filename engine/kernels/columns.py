@@ -11,7 +11,7 @@ from numba.core import types
 from numba.core.extending import intrinsic
 
 from engine.kernels.cpu import target
-from engine.kernels.simd import (
+from engine.kernels.emit import (
     BYTE,
     FLOAT,
     HALF,

@@ -11,19 +11,7 @@ from llvmlite import ir
 from numba.core import types
 
 from engine.kernels.cpu import target
-from engine.kernels.simd import (
-    FLOAT,
-    V_F32,
-    V_I16,
-    V_I32,
-    WORD,
-    address,
-    constant,
-    f32x16,
-    load,
-    primitive,
-    store,
-)
+from engine.kernels.emit import FLOAT, V_F32, V_I16, V_I32, WORD, address, constant, f32x16, load, primitive, store
 
 V_HALF = ir.VectorType(ir.HalfType(), 16)
 

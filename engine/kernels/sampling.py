@@ -13,8 +13,7 @@ import numpy as np
 from engine.kernels.layout import CONTEXT_WORDS
 from engine.kernels.packing import aligned
 from engine.kernels.phases import Phase, PhaseOp, phase_tables
-from engine.kernels.sampling_kernels import (
-    BUCKETS,
+from engine.kernels.sampling_edits import (
     L_BIAS_TOKENS,
     L_BIAS_VALUES,
     L_BIASES,
@@ -33,8 +32,8 @@ from engine.kernels.sampling_kernels import (
     L_UNIFORM,
     L_VOCAB,
     RECORD_WORDS,
-    sample_tokens,
 )
+from engine.kernels.sampling_kernels import BUCKETS, sample_tokens
 from engine.kernels.team import Team
 
 _SHORT_HISTORY = 256

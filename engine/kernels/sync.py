@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from engine.kernels.cpu import target
-from engine.kernels.simd import LONG, WORD, address, pointer, primitive, word_at
+from engine.kernels.emit import LONG, WORD, address, pointer, primitive, word_at
 
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "armv7l": 240, "riscv64": 98, "ppc64le": 221}.get(platform.machine())
 FUTEX = sys.platform == "linux" and _FUTEX_NUMBER is not None
