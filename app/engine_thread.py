@@ -47,16 +47,20 @@ class _Sink:
         self._bridge = bridge
 
     def on_step(self, report: StepReport) -> None:
-        self._bridge.posted_step.emit(report)
+        if not self._bridge.closing:
+            self._bridge.posted_step.emit(report)
 
     def on_state(self, state: EngineState) -> None:
-        self._bridge.posted_state.emit(state)
+        if not self._bridge.closing:
+            self._bridge.posted_state.emit(state)
 
     def on_prepared(self, prepared: Prepared) -> None:
-        self._bridge.posted_prepared.emit(prepared)
+        if not self._bridge.closing:
+            self._bridge.posted_prepared.emit(prepared)
 
     def on_failed(self, failed: Failed) -> None:
-        self._bridge.posted_failed.emit(failed)
+        if not self._bridge.closing:
+            self._bridge.posted_failed.emit(failed)
 
 
 class EngineBridge(QObject):
@@ -103,6 +107,11 @@ class EngineBridge(QObject):
     def port(self) -> EnginePort:
         """The engine itself; its methods may be called from the UI thread and return at once."""
         return self._port
+
+    @property
+    def closing(self) -> bool:
+        """Whether ``shutdown`` is over: an engine that did not end in time has nobody left to talk to."""
+        return self._closing
 
     @property
     def engine_state(self) -> EngineState:
