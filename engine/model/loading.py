@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -19,6 +18,9 @@ from engine.scheduling.request import Request
 from engine.text.chat import ChatRenderer
 from engine.text.stop import TextStream
 from engine.text.tokenizer import Tokenizer
+
+COMPILING_SHARE = 0.95
+"""How much of a load's progress is compiling, where kernels have to be compiled first."""
 
 
 class ModelBundle:
@@ -52,19 +54,37 @@ class ModelBundle:
         self.evaluator.close()
 
 
+class _OneProgress:
+    """Compiling and packing as one progress from 0 to 1 that never goes back."""
+
+    def __init__(self, progress: LoadProgress) -> None:
+        self._progress = progress
+        self._start = 0.0
+
+    def compiling(self, fraction: float, detail: str) -> None:
+        """Kernels have to be compiled first: that takes most of the time."""
+        self._start = COMPILING_SHARE
+        self._progress.report("compiling", COMPILING_SHARE * fraction, detail)
+
+    def loading(self, fraction: float) -> None:
+        """The weights are packed."""
+        self._progress.report("loading", self._start + (1 - self._start) * fraction)
+
+
 def load_bundle(options: LoadOptions, progress: LoadProgress) -> ModelBundle:
     """Load a model, telling how far compiling and packing are.
 
     Errors: BadRequestValueError, ModelFileError, UnsupportedModelError, ModelMemoryError, CancelledError.
     """
     check_page_rows(options.page_rows)
+    told = _OneProgress(progress)
     model = load_model(
         options.path,
         n_ctx=options.n_ctx,
         threads=options.threads,
         kv_dtype=options.kv_dtype,
-        progress=partial(progress.report, "loading"),
-        compiling=partial(progress.report, "compiling"),
+        progress=told.loading,
+        compiling=told.compiling,
         cancel=lambda: progress.cancelled,
         exact=options.exact,
     )

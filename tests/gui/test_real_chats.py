@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from app.settings.values import EngineSettings
 from engine.cache.session import Session
 from engine.hosting.bundle import Loader
 from engine.model.language_model import LanguageModel
+from engine.model.loading import load_bundle
+from engine.port import EngineState
 from engine.scheduling.request import SamplingParams
 from tests.gui.real_engine import RealWindow, never_ends, real_window, wait_until, words
 
@@ -137,6 +140,26 @@ def test_stop_keeps_what_is_written_and_continue_goes_on(window: RealWindow, smo
     window.rest()
 
 
+def test_another_version_is_drawn_anew_and_a_seed_repeats(window: RealWindow) -> None:
+    warm = SamplingParams(temperature=1.5, top_p=0.98)
+    chat = window.new_chat(sampling=warm, max_new=16)
+    first = window.ask("Write a line of nonsense.")
+    window.window.regenerate_current()
+    second = window.controller.conversation(chat).last()
+    assert second is not None and second is not first
+    window.wait_for(second)
+    assert first.seed is not None and second.seed is not None and first.seed != second.seed
+    assert first.ids != second.ids
+    assert second.stats is not None and second.stats.n_cached > 0
+    again = []
+    for _ in range(2):
+        window.new_chat(sampling=replace(warm, seed=first.seed), max_new=16)
+        again.append(window.ask("Write a line of nonsense."))
+    assert [reply.seed for reply in again] == [first.seed] * 2
+    assert [reply.ids for reply in again] == [first.ids] * 2
+    window.rest()
+
+
 def test_more_chats_than_streams_wait_for_their_turn(
     smollm2: LanguageModel, real_loader: Loader, smollm2_path: Path, tmp_path: Path
 ) -> None:
@@ -209,7 +232,7 @@ def test_a_defect_ends_the_chat_that_causes_it_alone(
     monkeypatch.setattr(LanguageModel, "eval_batch", failing)
     window.new_chat(sampling=never_ends(smollm2), max_new=30)
     good = window.send("Tell me about rivers.")
-    window.new_chat(sampling=SamplingParams(logit_bias=never_ends(smollm2).logit_bias, seed=77), max_new=30)
+    window.new_chat(sampling=replace(never_ends(smollm2), seed=77), max_new=30)
     bad = window.send("Tell me about the mountains of the world.")
     window.wait_for(good, bad)
     assert (bad.status, bad.error_code) == ("failed", "internal") and "a numerical accident" in bad.error
@@ -245,6 +268,27 @@ def test_chats_come_back_with_their_exact_ids(
         third = window.ask("One more.")
         assert third.stats is not None and third.stats.n_cached >= len(history) // 16 * 16
         window.rest()
+
+
+def test_one_progress_goes_forward_in_plain_words(
+    smollm2: LanguageModel, smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first load on a new machine: kernels, then weights, one bar that never goes back."""
+    monkeypatch.setattr("engine.kernels.warm.is_warm", lambda *_: False)
+    with real_window(tmp_path, load_bundle, str(smollm2_path), wait=False) as window:
+        states: list[EngineState] = []
+        window.bridge.state.connect(states.append)
+        bar = window.window.sidebar.status.bar
+        shown: list[int] = []
+        bar.valueChanged.connect(shown.append)
+        window.wait_for_model()
+    working = [state for state in states if state.stage in ("compiling", "loading")]
+    assert {state.stage for state in working} == {"compiling", "loading"}
+    progress = [state.progress for state in working]
+    assert progress == sorted(progress) and 0.99 <= progress[-1] <= 1
+    assert shown[:-1] == sorted(shown[:-1])
+    for state in working:
+        assert "_" not in state.detail, "the name of a kernel is no word"
 
 
 def test_loading_again_keeps_the_chats(window: RealWindow) -> None:

@@ -107,7 +107,7 @@ def test_a_person_asks_and_closes(start: Callable[..., subprocess.Popen[str]], t
     """From a first start: the composer has the focus, the reply appears, and closing ends the program."""
     program = start("chat")
     told = seen(program)
-    assert "Paris" in told["text"]
+    assert told["text"].strip()
     assert min(told["size"]) > 400 and told["colors"] > 8, "nothing was painted"
     end(program, limit_s=3.0)
     assert (tmp_path / "data" / "chats.db").stat().st_size > 0
