@@ -7,7 +7,6 @@ import pytest
 
 from engine.kernels.sampling import SampleRow, log_probabilities, sample_rows
 from engine.kernels.sampling_reference import adjust, draw
-from engine.kernels.team import Team
 
 
 def logits(n: int, seed: int, size: float = 2.0) -> np.ndarray:
@@ -53,37 +52,6 @@ def test_draws_follow_the_distribution() -> None:
     rows = [SampleRow(x, temperature=1.0, u=(i + 0.5) / 1000) for i in range(1000)]
     counts = np.bincount(sample_rows(rows), minlength=4)
     assert np.abs(counts - [500, 200, 200, 100]).max() <= 1
-
-
-def test_a_mask_limits_the_choice() -> None:
-    x = logits(500, 3)
-    mask = np.zeros(500, bool)
-    mask[[17, 400]] = True
-    better = 17 if x[17] >= x[400] else 400
-    assert sample_rows([SampleRow(x, mask=mask)]) == [better]
-    drawn = sample_rows([SampleRow(x, temperature=5.0, mask=mask, u=u / 20) for u in range(20)])
-    assert set(drawn) == {17, 400}
-
-
-def test_odd_logits() -> None:
-    """All NaN, all -inf, an infinity, an underflow of all but one weight."""
-    assert sample_rows(
-        [SampleRow(np.full(300, value, np.float32), temperature=1.0) for value in (np.nan, -np.inf)]
-    ) == [0, 0]
-    x = logits(300, 4)
-    x[211] = np.inf
-    assert sample_rows([SampleRow(x, temperature=1.0, u=0.999)]) == [211]
-    x[211] = 1e6
-    assert sample_rows([SampleRow(x, temperature=1.0, top_p=top_p, u=0.999) for top_p in (1, 0.9)]) == [211, 211]
-
-
-def test_threads_choose_the_same() -> None:
-    team = Team(3)
-    try:
-        rows = [SampleRow(logits(5000, i), temperature=0.9, top_p=0.9, u=i / 16) for i in range(16)]
-        assert sample_rows(rows, team) == sample_rows(rows)
-    finally:
-        team.close()
 
 
 def test_log_probabilities() -> None:

@@ -1,4 +1,4 @@
-"""The team of threads: every unit once, phases in order, sleep when idle, an end that is an end."""
+"""The team of threads: the same bits whatever its size, no work while idle, and a step that can be ended."""
 
 from __future__ import annotations
 
@@ -8,136 +8,140 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from gguf import GGMLQuantizationType as T
 
-from engine.kernels.kernel import kernel
-from engine.kernels.layout import CONTEXT_WORDS
-from engine.kernels.phases import Phase, PhaseOp, phase_tables
-from engine.kernels.simd import get, put
-from engine.kernels.team import CHECKPOINT, PARALLEL, Team
+from engine.errors import CancelledError
+from engine.kernels.executor import Executor
+from engine.kernels.ops import Batch, Program
+from engine.kernels.sampling import SampleRow, sample_rows
+from engine.kernels.team import MAX_PHASES, PHASE_WORDS, Team
+from tests.kernels.programs import Sequences, random_llama
 
-
-@kernel
-def count_units(context, args, begin, end, scratch):
-    """Add 1 for each unit."""
-    for unit in range(begin, end):
-        put(args, unit, get(args, unit) + 1)
+ROWS = 48
 
 
-@kernel
-def copy_and_add(context, args, begin, end, scratch):
-    """out[i] = sum of all inputs, which an earlier phase must have finished, + i."""
-    total = 0
-    for i in range(get(args, 0)):
-        total += get(get(args, 1), i)
-    for i in range(begin, end):
-        put(get(args, 2), i, total + i)
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return random_llama(np.random.default_rng(11), T.Q4_1)
 
 
-@pytest.fixture(params=[1, 2, 5])
-def team(request: pytest.FixtureRequest) -> Iterator[Team]:
-    made = Team(request.param)
-    yield made
-    made.close()
+@pytest.fixture
+def executor(program: Program) -> Iterator[Executor]:
+    executor = Executor(program, max_rows=ROWS, threads=2)
+    yield executor
+    executor.close()
 
 
-def run(team: Team, phases: list[Phase], context: np.ndarray | None = None) -> None:
-    table, ops = phase_tables(phases)
-    team.run(table, np.zeros(CONTEXT_WORDS, np.int64) if context is None else context)
-    del ops
+def helpers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("kvscope-kernel-")}
 
 
-def test_every_unit_is_done_once(team: Team) -> None:
-    context = np.zeros(CONTEXT_WORDS, np.int64)
-    counts = np.zeros((40, 64), np.int64)
-    phases = [Phase("rows", 3, [PhaseOp(count_units, counts[i])], step=1 + i % 7) for i in range(40)]
-    for n in (0, 1, 2, 50, 60):
-        counts[:] = 0
-        context[3] = n
-        run(team, phases, context)
-        assert (counts[:, :n] == 1).all()
-        assert (counts[:, n:] == 0).all()
+def batches(program: Program) -> tuple[Sequences, list[Batch]]:
+    """A prompt, a second one beside a row of the first, then rows of both: steps of 40, 21, 2 and 1 rows."""
+    rng = np.random.default_rng(12)
+    sequences = Sequences(program, 2)
+
+    def ids(n: int) -> list[int]:
+        return rng.integers(0, program.n_vocab, n).tolist()
+
+    steps = [[(0, ids(40))], [(0, ids(1)), (1, ids(20))], [(0, ids(1)), (1, ids(1))], [(1, ids(1))]]
+    return sequences, [sequences.batch(rows, wanted="all") for rows in steps]
 
 
-def test_operations_of_a_parallel_phase_share_out_their_own_units(team: Team) -> None:
-    counts = np.zeros((3, 64), np.int64)
-    ops = [PhaseOp(count_units, counts[i], units, step) for i, (units, step) in enumerate([(10, 3), (1, 5), (60, 7)])]
-    run(team, [Phase("matmul", 3, ops, PARALLEL)])
-    assert counts.sum(axis=1).tolist() == [10, 1, 60]
-    assert counts.max() == 1
+def outcome(executor: Executor, threads: list[int]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Logits and pages after four steps, each with its number of threads."""
+    sequences, steps = batches(executor.program)
+    for batch, n in zip(steps, threads, strict=True):
+        executor.set_threads(n)
+        assert executor.threads == n
+        executor.step(batch)
+    return [row for batch in steps for row in batch.logits], sequences.memory
 
 
-def test_a_phase_begins_when_the_one_before_is_complete(team: Team) -> None:
-    """Each value is the sum of the phase before: any overlap would show."""
-    n, rounds = 32, 60
-    values = np.zeros((rounds + 1, n), np.int64)
-    args = np.zeros((rounds, 3), np.int64)
-    args[:, 0] = n
-    expected = np.zeros(n, np.int64)
-    for i in range(rounds):
-        args[i, 1:] = values[i].ctypes.data, values[i + 1].ctypes.data
-    phases = [Phase("rows", -1, [PhaseOp(copy_and_add, args[i])], multiplier=n) for i in range(rounds)]
-    for _ in range(20):
-        values[1:] = -1
-        run(team, phases)
-        for i in range(rounds):
-            with np.errstate(over="ignore"):
-                expected = values[i].sum() + np.arange(n)
-            assert (values[i + 1] == expected).all()
+def same(one: tuple[list[np.ndarray], np.ndarray], other: tuple[list[np.ndarray], np.ndarray]) -> bool:
+    """Whether all bits are equal."""
+    pairs = zip([*one[0], one[1]], [*other[0], other[1]], strict=True)
+    return all(a.tobytes() == b.tobytes() for a, b in pairs)
 
 
-def test_the_cancel_flag_is_looked_at_before_marked_phases() -> None:
-    team = Team(2)
-    counts = np.zeros((3, 64), np.int64)
-    phases = [Phase("rows", -1, [PhaseOp(count_units, counts[i])], multiplier=8) for i in range(3)]
-    phases[1].flags = CHECKPOINT
-    team.cancelled = True
-    run(team, phases)
-    assert counts.sum(axis=1).tolist() == [8, 0, 0]
-    team.cancelled = False
-    run(team, phases)
-    assert counts.sum(axis=1).tolist() == [16, 8, 8]
-    team.close()
+@pytest.mark.parametrize("threads", [[2, 2, 2, 2], [3, 3, 3, 3], [3, 1, 2, 3]])
+def test_the_number_of_threads_changes_no_bit(executor: Executor, threads: list[int]) -> None:
+    alone = outcome(executor, [1, 1, 1, 1])
+    assert all(np.isfinite(row).all() for row in alone[0])
+    assert same(outcome(executor, threads), alone)
 
 
-def helpers() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("kvscope-kernel")]
+def test_threads_come_and_go_with_their_number_and_all_end_with_close(program: Program) -> None:
+    others = helpers()
+    executor = Executor(program, max_rows=ROWS, threads=3)
+    assert len(helpers() - others) == 2
+    executor.set_threads(1)
+    assert helpers() - others == set()
+    executor.set_threads(4)
+    assert len(helpers() - others) == 3
+    executor.close()
+    assert helpers() - others == set()
+    executor.close()
+    assert helpers() - others == set()
 
 
-def test_threads_come_and_go() -> None:
-    team = Team(4)
-    assert len(helpers()) == 3
-    counts = np.zeros((1, 64), np.int64)
-    for threads in (2, 6, 1, 3):
-        team.set_threads(threads)
-        assert (team.threads, len(helpers())) == (threads, threads - 1)
-        run(team, [Phase("rows", -1, [PhaseOp(count_units, counts[0])], multiplier=64)])
-    assert (counts == 4).all()
-    team.close()
-    assert helpers() == []
-    run(team, [Phase("rows", -1, [PhaseOp(count_units, counts[0])], multiplier=64)])
-    assert (counts == 5).all()
-
-
-def test_idle_threads_use_no_time() -> None:
+def test_a_closed_team_still_runs_on_the_callers_thread() -> None:
+    rows = [SampleRow(np.eye(9, dtype=np.float32)[i]) for i in range(9)]
     team = Team(3)
-    counts = np.zeros((1, 64), np.int64)
-    run(team, [Phase("rows", -1, [PhaseOp(count_units, counts[0])], multiplier=64)])
-    wait = threading.Event()
-    wait.wait(0.05)
+    assert sample_rows(rows, team) == list(range(9))
+    team.close()
+    assert team.threads == 1
+    assert sample_rows(rows, team) == list(range(9))
+
+
+def test_idle_threads_use_no_processor_time(executor: Executor) -> None:
+    executor.set_threads(4)
+    _, steps = batches(executor.program)
+    executor.step(steps[0])
+    threading.Event().wait(0.02)  # they may look around briefly before they sleep
     before = time.process_time()
-    wait.wait(0.5)
-    assert time.process_time() - before < 0.1
-    team.close()
+    threading.Event().wait(0.3)
+    assert time.process_time() - before < 0.05
 
 
-def test_time_is_counted_by_kind() -> None:
-    team = Team(2)
-    counts = np.zeros((1, 64), np.int64)
-    team.profile(True)
-    for _ in range(200):
-        run(team, [Phase("attention", -1, [PhaseOp(count_units, counts[0])], multiplier=64)])
-    seconds = team.seconds()
-    team.profile(False)
-    assert 0 < seconds[2] < 5
-    assert seconds[[0, 1, 3, 4]].sum() == 0
-    team.close()
+def test_a_cancelled_step_ends_and_the_next_one_is_right(executor: Executor) -> None:
+    right = outcome(executor, [2, 2, 2, 2])
+    sequences, steps = batches(executor.program)
+    executor.cancel = True
+    with pytest.raises(CancelledError):
+        executor.step(steps[0])
+    assert np.isnan(steps[0].logits[-1]).all(), "a cancelled step gives no logits"
+    assert not executor.cancel
+    for batch in steps:
+        executor.step(batch)
+    assert same(([row for batch in steps for row in batch.logits], sequences.memory), right)
+
+
+def test_another_thread_can_cancel_a_running_step(executor: Executor) -> None:
+    right = outcome(executor, [2, 2, 2, 2])
+    _, steps = batches(executor.program)
+    running, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        try:
+            while True:
+                executor.step(steps[0])
+                running.set()
+        except CancelledError:
+            ended.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        assert running.wait(60)
+    finally:
+        executor.cancel = True
+        worker.join(60)
+    assert ended.is_set()
+    assert same(outcome(executor, [2, 2, 2, 2]), right)
+
+
+def test_a_program_that_is_too_long_is_refused() -> None:
+    team = Team(1)
+    with pytest.raises(ValueError, match="at most"):
+        team.run(np.zeros((MAX_PHASES + 1, PHASE_WORDS), np.int64), np.zeros(64, np.int64))
