@@ -7,23 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QWidget
 
+from app.text import tr
 from app.theme import icon
+
+Group = Literal["first", "chat", "go", "view", "cache", "model", "help", "last"]
+
+_SUBMENUS: dict[Group, tuple[str, str]] = {
+    "chat": ("Chat", "chat"),
+    "go": ("Tabs", "split"),
+    "view": ("View", "sidebar"),
+    "cache": ("Cache", "cache"),
+    "model": ("Model and engine", "model"),
+    "help": ("Help", "logs"),
+}
+"""Words and icon of each submenu, in the order of the menu."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One action. ``group`` parts the menu; ``icon_name`` "" means none; ``also`` is a second shortcut."""
+    """One action. ``group`` is its place in the menu; ``icon_name`` "" means none; ``also`` is a second shortcut."""
 
     key: str
     words: str
     shortcut: str
     run: Callable[[], object]
-    group: str = "chat"
+    group: Group = "chat"
     icon_name: str = ""
     also: str = ""
 
@@ -59,12 +73,17 @@ class Commands:
             self.actions[command.key] = action
 
     def menu(self, parent: QWidget) -> QMenu:
-        """All commands as a menu, parted by group."""
+        """All commands as a menu: the most usual ones, a submenu for each other group, and the last ones."""
         menu = QMenu(parent)
-        group = ""
-        for key, command in self.known.items():
-            if group and command.group != group:
-                menu.addSeparator()
-            group = command.group
-            menu.addAction(self.actions[key])
+        menu.addActions(self._of("first"))
+        menu.addSeparator()
+        for group, (words, icon_name) in _SUBMENUS.items():
+            if actions := self._of(group):
+                submenu = menu.addMenu(icon(icon_name), tr(words))
+                submenu.addActions(actions)
+        menu.addSeparator()
+        menu.addActions(self._of("last"))
         return menu
+
+    def _of(self, group: Group) -> list[QAction]:
+        return [self.actions[key] for key, command in self.known.items() if command.group == group]

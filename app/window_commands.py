@@ -7,6 +7,7 @@ from typing import Protocol
 from PySide6.QtWidgets import QDockWidget
 
 from app.commands import Command
+from app.panels.cache_dock import CacheDock
 from app.state.serving import Serving
 from app.text import tr
 from app.views.tab_area import TabArea
@@ -44,7 +45,7 @@ class Window(Protocol):
     def close(self) -> bool: ...
 
 
-def window_commands(window: Window, cache_dock: QDockWidget, engine_dock: QDockWidget) -> list[Command]:
+def window_commands(window: Window, cache_dock: CacheDock, engine_dock: QDockWidget) -> list[Command]:
     """Every command, in the order of the menu."""
     return [
         *_chat_commands(window),
@@ -56,7 +57,7 @@ def window_commands(window: Window, cache_dock: QDockWidget, engine_dock: QDockW
 
 def _chat_commands(window: Window) -> list[Command]:
     return [
-        Command("new", tr("New chat"), "Ctrl+N", window.new_chat, "chat", "new-chat"),
+        Command("new", tr("New chat"), "Ctrl+N", window.new_chat, "first", "new-chat"),
         Command("stop", tr("Stop the reply"), "Ctrl+.", window.stop_current, "chat", "stop"),
         Command("again", tr("Write another reply"), "Ctrl+R", window.regenerate_current, "chat", "regenerate"),
         Command("continue", tr("Continue the reply"), "Ctrl+Shift+R", window.continue_current, "chat", "continue"),
@@ -90,11 +91,14 @@ def _go_commands(window: Window) -> list[Command]:
     ]
 
 
-def _view_commands(window: Window, cache_dock: QDockWidget, engine_dock: QDockWidget) -> list[Command]:
+def _view_commands(window: Window, cache_dock: CacheDock, engine_dock: QDockWidget) -> list[Command]:
     return [
         Command("sidebar", tr("Chats"), "Ctrl+B", lambda: window.toggle(window.sidebar_dock), "view", "sidebar"),
-        Command("cache", tr("Cache"), "Ctrl+Shift+K", lambda: window.toggle(cache_dock), "view", "cache"),
+        Command("cache", tr("Cache"), "Ctrl+Shift+K", lambda: window.toggle(cache_dock), "cache", "cache"),
         Command("engine", tr("Engine"), "Ctrl+Shift+E", lambda: window.toggle(engine_dock), "view", "engine"),
+        Command(
+            "release_all", tr("Release all chains…"), "Ctrl+Shift+D", cache_dock.ask_release_all, "cache", "release"
+        ),
         Command("theme", tr("Light, dark or like the system"), "Ctrl+Shift+L", window.next_theme, "view", "moon"),
     ]
 
@@ -102,13 +106,15 @@ def _view_commands(window: Window, cache_dock: QDockWidget, engine_dock: QDockWi
 def _app_commands(window: Window) -> list[Command]:
     dialogs = window.dialogs
     return [
-        Command("palette", tr("Commands…"), "Ctrl+K", dialogs.palette, "app", "palette", also="Ctrl+Shift+P"),
-        Command("settings", tr("Settings…"), "Ctrl+,", dialogs.settings, "app", "settings"),
-        Command("models", tr("Models…"), "Ctrl+M", lambda: dialogs.models(), "app", "model"),
-        Command("model", tr("Open a model file…"), "Ctrl+O", window.choose_model, "app", "folder"),
-        Command("reload", tr("Load the model again"), "Ctrl+Shift+M", window.reload_model, "app", "regenerate"),
-        Command("stop_loading", tr("Stop loading"), "Ctrl+Shift+.", window.stop_loading, "app", "stop"),
-        Command("serve", tr("Serve on this machine: on or off"), "Ctrl+Shift+A", window.serving.toggle, "app", "serve"),
-        Command("log", tr("Log and reports"), "F12", lambda: dialogs.log(), "app", "logs"),
-        Command("quit", tr("Quit"), "Ctrl+Q", window.close, "app"),
+        Command("palette", tr("Commands…"), "Ctrl+K", dialogs.palette, "first", "palette", also="Ctrl+Shift+P"),
+        Command("settings", tr("Settings…"), "Ctrl+,", dialogs.settings, "first", "settings"),
+        Command("models", tr("Models…"), "Ctrl+M", lambda: dialogs.models(), "model", "model"),
+        Command("model", tr("Open a model file…"), "Ctrl+O", window.choose_model, "model", "folder"),
+        Command("reload", tr("Load the model again"), "Ctrl+Shift+M", window.reload_model, "model", "regenerate"),
+        Command("stop_loading", tr("Stop loading"), "Ctrl+Shift+.", window.stop_loading, "model", "stop"),
+        Command(
+            "serve", tr("Serve on this machine: on or off"), "Ctrl+Shift+A", window.serving.toggle, "model", "serve"
+        ),
+        Command("log", tr("Log and reports"), "F12", lambda: dialogs.log(), "help", "logs"),
+        Command("quit", tr("Quit"), "Ctrl+Q", window.close, "last"),
     ]

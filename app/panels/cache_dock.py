@@ -267,7 +267,7 @@ class CacheDock(QDockWidget):
         own = sum(s.n_tokens for s in segments if s.chains == (chain.id,))
         self.view.card.show_chain(chain, self._chat_title(chain.chat), own, self._snapshot.at)
         in_use = tuple(s.in_use for s in segments if chain.id in s.chains)
-        state = (chain.id, chain.pages, chain.n_own, in_use)
+        state = (chain.id, chain.pages, chain.n_own, chain.pinned, in_use)
         if state != self._previewed:
             if self._previewed[:1] != state[:1]:
                 self.view.card.show_preview(None)
@@ -307,7 +307,7 @@ class CacheDock(QDockWidget):
     def _preview_all(self) -> None:
         assert self._snapshot is not None
         chains = self._snapshot.chains
-        state = tuple((c.id, c.pages) for c in chains)
+        state = tuple((c.id, c.pages, c.pinned) for c in chains)
         if state == self._previewed:
             return
         self._previewed = state
@@ -316,7 +316,7 @@ class CacheDock(QDockWidget):
             if self._all:
                 self.view.card.show_preview(report)
 
-        self.view.card.show_all(len(chains))
+        self.view.card.show_all(len(chains), sum(c.pinned for c in chains))
         self._bridge.ask(self._bridge.port.release_all(dry_run=True), show, self._failed)
 
     def _release(self) -> None:

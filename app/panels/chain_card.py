@@ -45,21 +45,26 @@ class ChainCard(QFrame):
         column = QVBoxLayout(self)
         column.setContentsMargins(12, 10, 12, 12)
         column.setSpacing(4)
-        for part in (self.title, self.facts, self.sentence):
-            column.addWidget(part)
+        column.addWidget(self.title)
         row = QHBoxLayout()
-        row.setContentsMargins(0, 4, 0, 0)
+        row.setContentsMargins(0, 4, 0, 4)
         row.setSpacing(6)
+        self.pin.setText(tr("Unpin"))
+        self.pin.setMinimumWidth(self.pin.sizeHint().width())
+        self.pin.setText(tr("Pin"))
         for button in (self.release, self.pin, self.dismiss):
             button.setAccessibleName(button.text())
-            row.addWidget(button)
-        row.insertWidget(2, self.chat)
+        for part in (self.pin, self.chat, self.dismiss, self.release):  # what changes its width comes last
+            row.addWidget(part)
         row.addStretch(1)
-        column.addLayout(row)
+        column.addLayout(row)  # above the texts that change while one looks: the buttons stay under the pointer
+        for part in (self.sentence, self.facts):
+            column.addWidget(part)
         self.release.clicked.connect(self.release_asked)
         self.pin.clicked.connect(self.pin_asked)
         self.chat.clicked.connect(self.chat_asked)
         self.dismiss.clicked.connect(self.dismissed)
+        self._pinned = 0
         self.hide()
 
     def show_chain(self, chain: ChainInfo, chat: str, own_tokens: int, now: float) -> None:
@@ -72,14 +77,16 @@ class ChainCard(QFrame):
         if chain.last_hit:
             used = tr("hit {n:,} × · last {ago} ago", n=chain.hits, ago=duration(now - chain.last_hit))
         self._set_facts(f"{here}\n{used} · " + tr("born {time}", time=clock(chain.born)))
+        self._pinned = int(chain.pinned)
         self.pin.setChecked(chain.pinned)
         self.pin.setText(tr("Unpin") if chain.pinned else tr("Pin"))
         self.pin.setAccessibleName(self.pin.text())
         self._buttons(release=True, pin=True, chat=bool(chain.chat), dismiss=False)
         self.show()
 
-    def show_all(self, n_chains: int) -> None:
-        """Describe the release of all chains."""
+    def show_all(self, n_chains: int, n_pinned: int = 0) -> None:
+        """Describe the release of all chains, ``n_pinned`` of them pinned."""
+        self._pinned = n_pinned
         self.title.setText(tr("Release all chains"))
         self._set_facts(tr("{chains} would leave the prefix cache", chains=count(n_chains, "chain")))
         self._buttons(release=True, pin=False, chat=False, dismiss=True)
@@ -93,7 +100,7 @@ class ChainCard(QFrame):
             self.sentence.setText(tr("Working out what a release would free …"))
             self.release.setText(tr("Release"))
         else:
-            self.sentence.setText(strong(release_preview(report)))
+            self.sentence.setText(strong(release_preview(report, self._pinned)))
             self.release.setText(release_button(report))
         self.release.setAccessibleName(self.release.text())
 

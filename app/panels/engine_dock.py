@@ -27,7 +27,8 @@ from engine.scheduling.events import StepReport
 
 _FRAME_MS, _IDLE_FRAMES = 150, 14
 _WIDE, _MEDIUM = 780, 540
-"""Widths from which the title bar has room for every choice, and for the range alone."""
+_SAID, _SAID_MOST = 240, 360
+"""Widths from which the title bar has room for every choice, and for the range alone (see ``_SAID``)."""
 
 
 class EngineDock(QDockWidget):
@@ -55,6 +56,7 @@ class EngineDock(QDockWidget):
         self.frames = 0
         self.view = EngineView(chat_title)
         self.setWidget(self.view)
+        self._said = _SAID
         self._build_bar()
         self._timer = QTimer(self)
         self._timer.setInterval(_FRAME_MS)
@@ -101,9 +103,7 @@ class EngineDock(QDockWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        for part, needed in self._wide:
-            part.setVisible(self.width() >= needed)
-        self.choices.setVisible(self.width() < _WIDE)
+        self._fit_bar()
 
     @property
     def paused(self) -> bool:
@@ -133,7 +133,7 @@ class EngineDock(QDockWidget):
         if state.stage in ("loading", "empty", "closed"):
             self.history.clear()
             self._shown_steps = -1
-        self.now.setText(state_words(state))
+        self._say(state_words(state))
 
     def set_mode(self, index: int) -> None:
         """Show steps in milliseconds, in rows of the batch, or over time (an index into ``MODES``)."""
@@ -214,13 +214,28 @@ class EngineDock(QDockWidget):
         decoding = sum(1 for s in last.streams if s.phase == "decoding")
         reading = sum(1 for s in last.streams if s.phase == "prefilling")
         if not last.streams or now - last.started > 2.0:
-            self.now.setText(tr("idle · {steps} so far", steps=count(last.step, "step")))
+            self._say(tr("idle · {steps} so far", steps=count(last.step, "step")))
             return
-        speed = self.history.tokens_per_s(now)
-        parts = [tr("{n} decoding", n=decoding)]
+        parts = [tr("{n} decoding", n=decoding)] if decoding or not reading else []
         parts += [tr("{n} reading", n=reading)] if reading else []
-        parts += [tr("queue {n}", n=last.queued), tr("{n:,.0f} tok/s", n=speed)]
-        self.now.setText(" · ".join(parts))
+        parts += [tr("queue {n}", n=last.queued)]
+        if decoding or not reading:  # nothing is written while prompts are read
+            parts += [tr("{n:,.0f} tok/s", n=self.history.tokens_per_s(now))]
+        self._say(" · ".join(parts))
+
+    def _say(self, words: str) -> None:
+        """Say what the engine does; where the bar has no room for it the choices go into their menu."""
+        self.now.setText(words)
+        self.now.setToolTip(words)
+        self._fit_bar()
+
+    def _fit_bar(self) -> None:
+        said = min(self.now.sizeHint().width(), _SAID_MOST)
+        self._said = max(self._said, said)  # it does not shrink again: else the choices would come and go
+        more = self._said - _SAID
+        for part, needed in self._wide:
+            part.setVisible(self.width() >= needed + more)
+        self.choices.setVisible(self.width() < _WIDE + more)
 
 
 def state_words(state: EngineState) -> str:

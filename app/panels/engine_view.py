@@ -109,7 +109,8 @@ class EngineView(QSplitter):
         if which == "pool":
             self.pool.say(*pool_words(self.pool_plot.series, index))
         elif which == "speed":
-            self.speed.say(*speed_words(self.speed_plot.series, self.speed_plot.speed, index))
+            when, rate, queue = speed_words(self.speed_plot.series, self.speed_plot.speed, index)
+            self.speed.say(when, tr("reading") if index < 0 and self._history.only_reading else rate, queue)
         else:
             self.steps.say(*step_words(self.steps_plot, index))
 

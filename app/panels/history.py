@@ -84,6 +84,12 @@ class StepHistory:
         self._seen: tuple[int, ...] = ()
         self.first_at: float | None = None
 
+    @property
+    def only_reading(self) -> bool:
+        """Whether the last step knew of prompts being read and of no reply being written."""
+        phases = {stream.phase for stream in self.last.streams} if self.last is not None else set()
+        return "prefilling" in phases and "decoding" not in phases
+
     def append(self, report: StepReport) -> None:
         """Take in one step."""
         self.last = report

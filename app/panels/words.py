@@ -89,8 +89,19 @@ def books_sentence(step: int, pool: PoolCounts) -> str:
     )
 
 
-def release_preview(report: ReleaseReport) -> str:
-    """What a release would do: "Release frees 2 pages; 8 stay, shared with “Invoice email” and “turn 2”."."""
+def release_preview(report: ReleaseReport, pinned: int = 0) -> str:
+    """What a release would do: "Release frees 2 pages; 8 stay, shared with “Invoice email” and “turn 2”.".
+
+    ``pinned`` of the chains that would go are pinned; that is said first.
+    """
+    if pinned:
+        one, many = (
+            "This chain is pinned; a release ends that.",
+            "{n:,} of these chains are pinned; a release ends that.",
+        )
+        if len(report.chains) > 1:
+            one = "{n:,} of these chains is pinned; a release ends that."
+        return trn(one, many, pinned) + " " + release_preview(report)
     if not (report.freed or report.kept or report.shared):
         return tr("Release frees no pages: none of this chain is left in memory.")
     frees = trn("Release frees {n:,} page", "Release frees {n:,} pages", report.freed)

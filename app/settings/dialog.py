@@ -144,8 +144,10 @@ class SettingsDialog(QDialog):
         foot.setSpacing(8)
         foot.addWidget(self.foot, 1)
         foot.addSpacing(12)
-        foot.addWidget(self.cancel)
-        foot.addWidget(self.save)
+        self.save.setText(tr("Save and load again"))
+        self.save.setMinimumWidth(self.save.sizeHint().width())
+        for button in (self.cancel, self.save):  # neither longer words nor a higher foot move them
+            foot.addWidget(button, 0, Qt.AlignmentFlag.AlignBottom)
         line = QFrame()
         line.setProperty("surface", "line")
         right = QVBoxLayout()

@@ -74,6 +74,7 @@ class ModelDialog(QDialog):
         self._lay_out()
         self.list.currentItemChanged.connect(self._show)
         bridge.state.connect(self._on_state)
+        opener.started.connect(lambda facts: self.look_at(facts.path))
         opener.loaded.connect(self.refresh)
         self.refresh()
         self._on_state(bridge.engine_state)
@@ -128,8 +129,8 @@ class ModelDialog(QDialog):
         foot = QHBoxLayout()
         foot.setSpacing(10)
         foot.addWidget(self.state, 1)
-        foot.addWidget(self.stop)
-        foot.addWidget(self.load)
+        for button in (self.stop, self.load):  # at the bottom, so that a longer text above does not move them
+            foot.addWidget(button, 0, Qt.AlignmentFlag.AlignBottom)
         right = QVBoxLayout()
         right.setContentsMargins(24, 20, 24, 16)
         right.setSpacing(12)
@@ -194,6 +195,14 @@ class ModelDialog(QDialog):
         elif entry is not None and entry.known is not None:
             self._opener.open(entry.known.id)
 
+    def _working_words(self, state: EngineState) -> str:
+        """What is being done, and to which model."""
+        stage = tr("compiling") if state.stage == "compiling" else tr("loading")
+        if self._opener.fetching or not self._opener.loading:
+            return state.detail or stage
+        words = tr("{name}: {stage}", name=self._opener.loading, stage=stage)
+        return f"{words} · {state.detail}" if state.detail and state.detail != stage else words
+
     def _on_state(self, state: EngineState) -> None:
         working = state.stage in WORKING
         self.bar.setVisible(working)
@@ -201,7 +210,7 @@ class ModelDialog(QDialog):
         self.stop.setVisible(working)
         self.load.setEnabled(not working)
         if working:
-            self.state.setText(state.detail or (tr("compiling") if state.stage == "compiling" else tr("loading")))
+            self.state.setText(self._working_words(state))
         elif state.error:
             self.state.setText(state.error)
         elif state.model is not None:

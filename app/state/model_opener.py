@@ -31,12 +31,14 @@ class ModelOpener(QObject):
     Signals:
         failed: (sentence) the model was not opened; what was loaded before goes on.
         doubtful: (ModelFacts, Fit) it would not fit into memory: ``load`` loads it all the same.
+        started: (ModelFacts) it is being loaded now.
         loaded: (ModelInfo) it is ready.
         said: (sentence) something worth knowing.
     """
 
     failed = Signal(str)
     doubtful = Signal(ModelFacts, Fit)
+    started = Signal(ModelFacts)
     loaded = Signal(ModelInfo)
     said = Signal(str)
     _fetched = Signal(str)
@@ -51,6 +53,7 @@ class ModelOpener(QObject):
         self._thread: threading.Thread | None = None
         self._files = Worker("kvscope-files")
         self._fetching = ""
+        self._loading = ""
         queued = Qt.ConnectionType.QueuedConnection
         self._fetched.connect(self._inspect, queued)
         self._not_fetched.connect(self._tell_failed, queued)
@@ -60,6 +63,16 @@ class ModelOpener(QObject):
     def fetching(self) -> bool:
         """Whether a model is being downloaded."""
         return bool(self._fetching)
+
+    @property
+    def loading(self) -> str:
+        """The name of the model that was loaded last or is being loaded, "" before the first."""
+        return self._loading
+
+    def folder(self) -> Path:
+        """Where to look for another file: the folder of the model that was open last, else the person's own."""
+        path = Path(self._settings.value.model)
+        return path.parent if self._settings.value.model and path.parent.is_dir() else Path.home()
 
     def open(self, model_or_path: str | None = None) -> None:
         """Open a file, a known model by its id, or (None) the one that was open last, at first the default model."""
@@ -88,6 +101,8 @@ class ModelOpener(QObject):
     def load(self, facts: ModelFacts) -> None:
         """Load this file, whatever its size."""
         log.info("loading %s", facts.path)
+        self._loading = facts.name
+        self.started.emit(facts)
         options = self._settings.value.engine.load_options(facts.path, facts.kv_bytes_per_token)
         self._bridge.ask(self._bridge.port.load(options), self._on_loaded, self._tell_failed)
 

@@ -45,6 +45,15 @@ def _native_threads() -> set[str]:
     return {number for number, name in names.items() if name == "engine"}
 
 
+@pytest.fixture(scope="session")
+def qapp_args() -> list[str]:
+    """A virtual screen as large as a usual desk's (its own default is 800 × 800: on that docks begin hidden)."""
+    if os.environ["QT_QPA_PLATFORM"] != "offscreen":
+        return ["pytest"]
+    screen = os.path.relpath(Path(__file__).with_name("screen.json"))  # a drive's colon would part the option
+    return ["pytest", "-platform", f"offscreen:configfile={screen}"]
+
+
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(qapp: QApplication, qtlog) -> Iterator[None]:
     """No Qt message, no thread and no visible window outlives a test."""

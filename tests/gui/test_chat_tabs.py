@@ -172,6 +172,16 @@ def test_an_empty_chat_is_used_again_instead_of_another_one(window):
     assert window.new_chat() != first
 
 
+def test_the_menu_is_short_and_reaches_every_command(window):
+    menu = window.window.commands.menu(window.window)
+    submenus = [action.menu() for action in menu.actions() if action.menu() is not None]
+    reached = {action for part in (menu, *submenus) for action in part.actions()}
+    assert reached >= set(window.window.commands.actions.values())
+    assert menu.actions()[-1].text() == "Quit"
+    assert all(part.sizeHint().height() < 400 for part in (menu, *submenus))
+    menu.deleteLater()
+
+
 def test_every_shortcut_is_listed_once(window):
     commands = window.window.commands.known.values()
     shortcuts = [command.shortcut for command in commands if command.shortcut]

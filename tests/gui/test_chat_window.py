@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtWidgets import QApplication
 
+from app.main_window import MainWindow
 from app.views.error_card import ErrorCard
 
 
@@ -333,3 +335,18 @@ def test_a_long_message_is_folded_until_it_is_asked_for(window):
     bubble._unfold.click()
     window.settle()
     assert bubble.height() > 3 * low and bubble._unfold.isHidden()
+
+
+def test_a_small_screen_shows_one_dock_beside_the_chat(make_window, monkeypatch):
+    class Small:
+        def availableGeometry(self):
+            return QRect(0, 0, 720, 450)
+
+    monkeypatch.setattr(MainWindow, "screen", lambda _: Small())
+    window = make_window().window
+    assert window.cache_dock.isHidden() and window.engine_dock.isHidden() and not window.sidebar_dock.isHidden()
+    window.toggle(window.cache_dock)
+    QApplication.processEvents()
+    assert window.sidebar_dock.isHidden() and window.width() <= 720 and window.height() <= 450
+    window.focus_search()
+    assert window.cache_dock.isHidden() and not window.sidebar_dock.isHidden()

@@ -137,6 +137,16 @@ def test_the_header_and_the_values_of_now(dock, qtbot):
     assert dock.lamp.problem == ""
 
 
+def test_while_prompts_are_only_read_no_speed_of_writing_is_told(dock, qtbot):
+    read = tuple(replace(s, phase="prefilling") for s in report(1, at=NOW, width=2).streams)
+    dock.show()
+    for step in range(1, 4):
+        dock.bridge.step.emit(replace(report(step, at=NOW - 0.1, width=2), streams=read))
+    qtbot.waitUntil(lambda: dock.now.text() == "2 reading · queue 0")
+    assert dock.view.speed.header.values[0] == "reading"
+    assert dock.now.toolTip() == dock.now.text()
+
+
 def test_values_under_the_cursor(dock, qtbot):
     play(dock)
     dock.show()

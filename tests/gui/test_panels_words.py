@@ -40,6 +40,13 @@ def test_a_dry_run_in_words(report, said):
     assert words.release_preview(report) == said
 
 
+def test_a_dry_run_says_first_what_is_pinned():
+    one, three = ReleaseReport((1,), 2, 0, 0), ReleaseReport((1, 2, 3), 2, 0, 0)
+    assert words.release_preview(one, 1) == "This chain is pinned; a release ends that. Release frees 2 pages."
+    assert words.release_preview(three, 1).startswith("1 of these chains is pinned; a release ends that. ")
+    assert words.release_preview(three, 2).startswith("2 of these chains are pinned; a release ends that. ")
+
+
 def test_what_a_release_did_and_its_button():
     report = ReleaseReport((1,), 1_204, 8, 1, ("turn 2",))
     assert words.release_result(report) == (

@@ -114,6 +114,24 @@ def test_a_model_dropped_on_the_window_is_opened(window, tiny):
     assert window.engine.loaded[-1].path == str(tiny)
 
 
+def test_another_file_is_looked_for_beside_the_last_one(window, tiny):
+    assert window.app.opener.folder() == Path.home()
+    window.settings.change(model=str(tiny))
+    assert window.app.opener.folder() == tiny.parent
+
+
+def test_the_dialog_says_what_is_being_loaded(window, tiny):
+    window.window.dialogs.models()
+    dialog = window.window.findChild(ModelDialog)
+    with window.qtbot.waitSignal(window.app.opener.started, timeout=10_000):
+        window.app.opener.open(str(tiny))
+    assert dialog.list.currentItem().toolTip() == str(tiny)
+    window.bridge.announce(EngineState("loading", 0.4))
+    assert dialog.state.text() == f"{window.app.opener.loading}: loading"
+    window.engine.ready()
+    dialog.close()
+
+
 def test_a_model_that_does_not_fit_is_loaded_only_when_the_person_says_so(window, tiny, monkeypatch):
     monkeypatch.setattr(model_facts, "free_memory", lambda: 1000)
     window.app.opener.open(str(tiny))
