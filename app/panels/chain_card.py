@@ -58,8 +58,8 @@ class ChainCard(QFrame):
             row.addWidget(part)
         row.addStretch(1)
         column.addLayout(row)  # above the texts that change while one looks: the buttons stay under the pointer
-        for part in (self.sentence, self.facts):
-            column.addWidget(part)
+        for words in (self.sentence, self.facts):
+            column.addWidget(words)
         self.release.clicked.connect(self.release_asked)
         self.pin.clicked.connect(self.pin_asked)
         self.chat.clicked.connect(self.chat_asked)
