@@ -34,6 +34,7 @@ class AttentionPlan:
         self._columns = kv_heads * group
         self._partial_bytes = partial_bytes(head_size)
         self._blocks = np.zeros((max_rows, BLOCK_WORDS), np.int64)
+        self._blocks[:, B_PART] = -1
         self._merges = np.zeros((0, BLOCK_WORDS), np.int64)
         self._partials = np.zeros(0, np.uint8)
 
@@ -47,7 +48,7 @@ class AttentionPlan:
         blocks = self._cut(positions, owner)
         merges = self._merges[:0]
         few = len(blocks) * self._kv_heads < _ITEMS_A_THREAD * threads
-        if few and threads > 1 and int(positions.max()) >= PARTITION:
+        if few and threads > 1 and positions.max() >= PARTITION:
             merges, blocks = self._split(blocks, positions)
         self._kept = blocks, merges
         context[layout.C_ATTEND_BLOCKS], context[layout.C_ATTEND_LIST] = len(blocks), blocks.ctypes.data
@@ -56,17 +57,15 @@ class AttentionPlan:
 
     def _cut(self, positions: np.ndarray, owner: np.ndarray) -> np.ndarray:
         """Blocks that stand for all their partitions."""
-        n, most = len(positions), self._rows_at_once
-        breaks = np.flatnonzero((np.diff(owner) != 0) | (np.diff(positions) != 1)) + 1
-        starts = [0, *breaks.tolist(), n]
-        rows = [
-            (row, min(most, end - row))
-            for start, end in zip(starts[:-1], starts[1:], strict=True)
-            for row in range(start, end, most)
-        ]
+        most, where, whose = self._rows_at_once, positions.tolist(), owner.tolist()
+        rows, start = [], 0
+        for row in range(1, len(where) + 1):
+            goes_on = row < len(where) and whose[row] == whose[start] and where[row] == where[row - 1] + 1
+            if not goes_on or row - start == most:
+                rows.append((start, row - start))
+                start = row
         blocks = self._blocks[: len(rows)]
-        blocks[:, [B_ROW, B_COUNT]] = rows
-        blocks[:, B_PART] = -1
+        blocks[:, : B_COUNT + 1] = rows
         return blocks
 
     def _split(self, blocks: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -143,7 +143,7 @@ def emit_prefetch(b, where, locality=3):
     harmless past the end of memory."""
     kind = ir.FunctionType(ir.VoidType(), [BYTE.as_pointer(), WORD, WORD, WORD])
     function = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
-    b.call(function, [pointer(b, where, BYTE), *(ir.Constant(WORD, v) for v in (0, 3, 1))])
+    b.call(function, [pointer(b, where, BYTE), *(ir.Constant(WORD, v) for v in (0, locality, 1))])
 
 
 def _lane_mask(b, n):

@@ -23,7 +23,6 @@ from engine.kernels.phases import Phase, PhaseOp, phase_tables
 from engine.kernels.team import CHECKPOINT, PARALLEL
 from engine.kernels.workspace import Workspace, address
 
-_ITEM_BYTES = 32 << 10
 _ITEM_FLOATS = 4096
 
 
@@ -31,7 +30,7 @@ class Lowered:
     """A program as phases: ``table`` as ``Team.run`` takes it; the first ``n_body`` phases are the body, ``n_hidden``
     those up to the final norm. Row tables of the head (``residual``, ``hidden``, ``logits``) are filled in per step."""
 
-    def __init__(self, lowering: Lowering) -> None:
+    def __init__(self, lowering: Lowering, threads: int) -> None:
         self.n_body, self.n_hidden = lowering.n_body, lowering.n_hidden
         self.residual, self.hidden, self.logits = lowering.residual, lowering.hidden, lowering.logits
         self.residual_rows = lowering.body_tables[lowering.program.residual.index]
@@ -40,7 +39,7 @@ class Lowered:
         self.scratch_bytes = attention.scratch_bytes(lowering.program.head_size)
         self.group = lowering.group
         self._kept = lowering
-        self.table, self._ops = phase_tables(lowering.phases)
+        self.table, self._ops = phase_tables(lowering.phases, threads)
 
 
 class Lowering:
@@ -220,8 +219,7 @@ class Lowering:
         self.flush()
         bias = self.work.vector(op.bias) if op.bias is not None else 0
         args = self.product(packed, source, self.at(op.out), bias=bias, add=op.add, scale=op.scale)
-        step = max(1, _ITEM_BYTES // packed.block_bytes)
-        self._share(PhaseOp(matmul.matmul_rows, args, packed.blocks, step), op)
+        self._share(PhaseOp(matmul.matmul_rows, args, packed.blocks, packed.block_bytes), op)
         self._fresh.discard(op.out.index)
 
     def product(
@@ -308,6 +306,6 @@ def weights_of(program: Program) -> list[Tensor]:
     return list(found.values())
 
 
-def lower(program: Program, packed: dict[int, Packed], *, max_rows: int, kv_bytes: int) -> Lowered:
+def lower(program: Program, packed: dict[int, Packed], *, max_rows: int, kv_bytes: int, threads: int) -> Lowered:
     """Phases of ``program`` over its packed weights (by ``id`` of the tensor)."""
-    return Lowered(Lowering(program, packed, max_rows, kv_bytes))
+    return Lowered(Lowering(program, packed, max_rows, kv_bytes), threads)

@@ -16,25 +16,9 @@ from engine.kernels.formats import BLOCK_ROWS, BY_TYPE, FLOAT_BYTES, FLOATS, GRO
 from engine.kernels.kernel import Kernel
 from engine.kernels.layout import C_TOKENS, CONTEXT_WORDS
 from engine.kernels.ops import Tensor
-from engine.kernels.team import (
-    O_ARGUMENTS,
-    O_ITEMS,
-    O_KERNEL,
-    O_STEP,
-    O_UNITS,
-    OP_WORDS,
-    P_FLAGS,
-    P_N_OPS,
-    P_OPS,
-    P_SOURCE,
-    P_STEP,
-    P_UNITS,
-    PARALLEL,
-    PHASE_WORDS,
-    Team,
-)
+from engine.kernels.phases import Phase, PhaseOp, phase_tables
+from engine.kernels.team import PARALLEL, Team
 
-_BLOCKS_A_TURN = 16
 _HUGE = 2 << 20
 
 
@@ -132,7 +116,7 @@ def pack_all(tensors: Sequence[Tensor], team: Team) -> list[Packed]:
         size = result.experts * result.expert_bytes
         result.memory, arena = arena[:size], arena[size:]
     kept: list[np.ndarray] = []
-    ops: list[list[int]] = []
+    ops: list[PhaseOp] = []
     for tensor, result in zip(tensors, packed, strict=True):
         source = np.ascontiguousarray(tensor.data).reshape(-1).view(np.uint8)
         kept.append(source)
@@ -145,23 +129,11 @@ def pack_all(tensors: Sequence[Tensor], team: Team) -> list[Packed]:
             args[pk.K_ROW_BYTES], args[pk.K_ROWS], args[pk.K_COLS] = row_bytes, result.rows, result.cols
             args[pk.K_GROUPS], args[pk.K_BLOCK_BYTES] = result.groups, result.block_bytes
             kept.append(args)
-            ops.append([kernel.address, args.ctypes.data, result.blocks])
-    _run(team, ops)
+            ops.append(PhaseOp(kernel, args, result.blocks, result.block_bytes))
+    table, tables_ops = phase_tables([Phase("packing", -1, ops, PARALLEL)], team.threads)
+    team.run(table, np.zeros(CONTEXT_WORDS, np.int64))
+    del tables_ops
     return packed
-
-
-def _run(team: Team, ops: list[list[int]]) -> None:
-    """Run pack kernels as one phase."""
-    if not ops:
-        return
-    table = np.zeros((len(ops), OP_WORDS), np.int64)
-    for record, (kernel, args, units) in zip(table, ops, strict=True):
-        record[[O_KERNEL, O_ARGUMENTS, O_UNITS, O_STEP]] = kernel, args, units, _BLOCKS_A_TURN
-        record[O_ITEMS] = -(-units // _BLOCKS_A_TURN)
-    program = np.zeros((1, PHASE_WORDS), np.int64)
-    program[0, [P_FLAGS, P_N_OPS, P_OPS, P_SOURCE]] = PARALLEL, len(ops), table.ctypes.data, -1
-    program[0, [P_UNITS, P_STEP]] = table[:, O_ITEMS].sum(), 1
-    team.run(program, np.zeros(CONTEXT_WORDS, np.int64))
 
 
 def pack(tensor: Tensor, threads: int = 1) -> Packed:

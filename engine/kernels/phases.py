@@ -25,18 +25,20 @@ from engine.kernels.team import (
     PHASE_WORDS,
 )
 
-KINDS = ("rows", "matmul", "attention", "experts", "head", "sampling")
+KINDS = ("rows", "matmul", "attention", "experts", "head", "sampling", "packing")
 """What time is counted by."""
+_SMALLEST_ITEM, _LARGEST_ITEM, _ITEMS_A_THREAD = 12 << 10, 64 << 10, 4
 
 
 @dataclass(slots=True)
 class PhaseOp:
-    """A kernel and its arguments. In a parallel phase it has ``units`` of its own, ``step`` of them to an item."""
+    """A kernel and its arguments. In a parallel phase it has ``units`` of its own, each of which reads ``unit_bytes``;
+    of an operation on rows, ``units`` are a row's floats."""
 
     kernel: Kernel
     args: np.ndarray
     units: int = 0
-    step: int = 1
+    unit_bytes: int = 1
 
 
 @dataclass(slots=True)
@@ -54,19 +56,36 @@ class Phase:
     writes: set[int] = field(default_factory=set)
 
 
-def phase_tables(phases: list[Phase]) -> tuple[np.ndarray, np.ndarray]:
+def phase_tables(phases: list[Phase], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """(int64[phases, PHASE_WORDS], int64[operations, OP_WORDS]); the first points into the second."""
     table = np.zeros((len(phases), PHASE_WORDS), np.int64)
     ops = np.zeros((sum(len(phase.ops) for phase in phases), OP_WORDS), np.int64)
     at = 0
     for record, phase in zip(table, phases, strict=True):
         record[P_OPS] = ops[at:].ctypes.data
+        item_bytes = _item_bytes(phase, threads)
+        items = 0
         for op in phase.ops:
+            step = _even_step(op, item_bytes)
             ops[at, [O_KERNEL, O_ARGUMENTS]] = op.kernel.address, op.args.ctypes.data
-            ops[at, [O_UNITS, O_STEP, O_ITEMS]] = op.units, op.step, -(-op.units // op.step)
+            ops[at, [O_UNITS, O_STEP, O_ITEMS]] = op.units, step, -(-op.units // step)
+            items += ops[at, O_ITEMS]
             at += 1
         record[[P_FLAGS, P_N_OPS, P_KIND]] = phase.flags, len(phase.ops), KINDS.index(phase.kind)
         record[[P_SOURCE, P_UNITS, P_STEP]] = phase.source, phase.multiplier, phase.step
         if phase.flags & PARALLEL:
-            record[[P_SOURCE, P_UNITS, P_STEP]] = -1, sum(-(-op.units // op.step) for op in phase.ops), 1
+            record[[P_SOURCE, P_UNITS, P_STEP]] = -1, items, 1
     return table, ops
+
+
+def _item_bytes(phase: Phase, threads: int) -> int:
+    """How much an item of a parallel phase should read: enough that memory is read in long streams, and little enough
+    that every thread gets several items."""
+    total = sum(op.units * op.unit_bytes for op in phase.ops)
+    return min(_LARGEST_ITEM, max(_SMALLEST_ITEM, total // (_ITEMS_A_THREAD * threads)))
+
+
+def _even_step(op: PhaseOp, item_bytes: int) -> int:
+    """Units to an item, so that the items of an operation are about equal."""
+    items = max(1, round(op.units * op.unit_bytes / item_bytes))
+    return max(1, -(-op.units // items))

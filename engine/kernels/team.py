@@ -1,13 +1,17 @@
 """A team of threads that runs a program of phases inside compiled code.
 
 A program is a list of phases, a phase a list of operations over a number of units (rows, or blocks of weights). Units
-are handed out from one shared ticket, and a phase ends when its units are complete, not when every thread has arrived:
-a thread that the system paused holds up one item, and nobody waits for it otherwise. Whoever completes the last item
-of a phase opens the next one, and runs phases of a single item itself, at once. A waiting thread spins briefly and
-then sleeps inside compiled code; idle threads use no CPU.
+are handed out in items, and a phase ends when its items are complete, not when every thread has arrived: a thread that
+the system paused holds up one item, and nobody waits for it otherwise. Whoever completes the last item of a phase
+opens the next one, and runs phases of a single item itself, at once. A waiting thread spins briefly and then sleeps
+inside compiled code; idle threads use no CPU.
 
-The ticket packs [epoch | phase | next item]; it is only ever changed by compare-and-swap or by the thread that
-completed a phase, so a thread that slept through a whole step cannot take a stale item.
+Every thread begins with a range of items of its own, and helps out in the others' when that is used up: memory is read
+in long streams that way, which is worth a third of the speed where it is the limit.
+
+The ticket is [epoch | phase], a range's counter [epoch | phase | next item]. Both are only ever changed by
+compare-and-swap or by the thread that completed a phase, so a thread that slept through a whole step cannot take a
+stale item.
 """
 
 from __future__ import annotations
@@ -38,14 +42,15 @@ MAX_PHASES = 16384
 MAX_THREADS = 256
 # Words of the shared state; what different threads write lies on different cache lines.
 TICKET, DONE, WAKE, SLEEPERS = 0, 8, 16, 24
-PROGRAM, N_PHASES, CONTEXT, ACTIVE, SCRATCH, SCRATCH_BYTES, PROFILE, CANCEL, EPOCH = 32, 33, 34, 35, 36, 37, 38, 39, 40
+PROGRAM, N_PHASES, CONTEXT, ACTIVE, SCRATCH, SCRATCH_BYTES, PROFILE, CANCEL, EPOCH, PARTS = range(32, 42)
 ITEMS = 64
 UNITS = ITEMS + MAX_PHASES
 TIMES = UNITS + MAX_PHASES
-STATE_WORDS = TIMES + MAX_THREADS * 32
+RANGES = TIMES + MAX_THREADS * 32
+STATE_WORDS = RANGES + MAX_THREADS * 8
 # Words of a phase.
 PHASE_WORDS = 8
-P_FLAGS, P_N_OPS, P_OPS, P_SOURCE, P_UNITS, P_STEP, P_KIND = 0, 1, 2, 3, 4, 5, 6
+P_FLAGS, P_N_OPS, P_OPS, P_SOURCE, P_UNITS, P_STEP, P_KIND = range(7)
 PARALLEL, CHECKPOINT = 1, 2
 """Flags: the operations share out units one after the other (else every operation runs on each item in order); the
 cancel flag is looked at before the phase."""
@@ -109,6 +114,7 @@ def _run_item(state, phase, item, thread):
 def _open_next(state, epoch, phase, thread):
     """Open the first phase from ``phase`` on that has work for several; run those of a single item on the way."""
     count = get(state, N_PHASES)
+    items = 0
     while phase < count:
         record = get(state, PROGRAM) + _PHASE_BYTES * phase
         if get(record, P_FLAGS) & CHECKPOINT and atomic_load(state, CANCEL) != 0:
@@ -123,40 +129,58 @@ def _open_next(state, epoch, phase, thread):
     if phase >= count:
         phase = _IDLE
     atomic_store(state, DONE, 0)
-    atomic_store(state, TICKET, (((epoch << _PHASE_BITS) | phase) << _ITEM_BITS))
+    serial = (epoch << _PHASE_BITS) | phase
+    parts = get(state, PARTS)
+    for part in range(parts):
+        atomic_store(state, RANGES + 8 * part, serial << _ITEM_BITS | items * part // parts)
+    atomic_store(state, TICKET, serial)
     atomic_add(state, WAKE, 1)
     if atomic_load(state, SLEEPERS) > 0:
         wake_all(state, WAKE)
 
 
 @helper
-def _try_work(state, ticket, thread):
-    """Take and run one item if the open phase has one left; False if not."""
-    phase = (ticket >> _ITEM_BITS) & _PHASE_MASK
-    item = ticket & _ITEM_MASK
-    if phase == _IDLE or item >= get(state, ITEMS + phase):
-        return False
-    if compare_and_swap(state, TICKET, ticket, ticket + 1):
-        _run_item(state, phase, item, thread)
-        if atomic_add(state, DONE, 1) + 1 == get(state, ITEMS + phase):
-            _open_next(state, ticket >> (_ITEM_BITS + _PHASE_BITS), phase + 1, thread)
-    return True
+def _take(state, serial, thread):
+    """Take an item of the open phase: the next of this thread's own range, else of another's; -1 if none is left."""
+    parts = get(state, PARTS)
+    items = get(state, ITEMS + (serial & _PHASE_MASK))
+    for k in range(parts):
+        part = (thread + k) % parts
+        end = items * (part + 1) // parts
+        while True:
+            seen = atomic_load(state, RANGES + 8 * part)
+            if seen >> _ITEM_BITS != serial or seen & _ITEM_MASK >= end:
+                break
+            if compare_and_swap(state, RANGES + 8 * part, seen, seen + 1):
+                return seen & _ITEM_MASK
+    return -1
 
 
 @helper
-def _wait(state, ticket, thread):
-    """Wait until another phase is open than the one in ``ticket``: spin briefly, then sleep."""
-    serial = ticket >> _ITEM_BITS
+def _try_work(state, serial, thread):
+    """Take and run one item if the open phase has one left; False if not."""
+    phase = serial & _PHASE_MASK
+    item = -1 if phase == _IDLE else _take(state, serial, thread)
+    if item >= 0:
+        _run_item(state, phase, item, thread)
+        if atomic_add(state, DONE, 1) + 1 == get(state, ITEMS + phase):
+            _open_next(state, serial >> _PHASE_BITS, phase + 1, thread)
+    return item >= 0
+
+
+@helper
+def _wait(state, serial, thread):
+    """Wait until another phase is open than ``serial``: spin briefly, then sleep."""
     profile = get(state, PROFILE) != 0 and serial & _PHASE_MASK != _IDLE
     start = cycles() if profile else 0
     for _ in range(_SPINS):
-        if atomic_load(state, TICKET) >> _ITEM_BITS != serial:
+        if atomic_load(state, TICKET) != serial:
             break
         spin_pause()
     else:
         seen = atomic_load(state, WAKE)
         atomic_add(state, SLEEPERS, 1)
-        if atomic_load(state, TICKET) >> _ITEM_BITS == serial and thread < atomic_load(state, ACTIVE):
+        if atomic_load(state, TICKET) == serial and thread < atomic_load(state, ACTIVE):
             sleep_while(state, WAKE, seen)
         atomic_add(state, SLEEPERS, -1)
     if profile:
@@ -170,13 +194,14 @@ def team_work(state, thread):
     if thread == 0:
         epoch = (get(state, EPOCH) + 1) & 0x7FFFFF
         put(state, EPOCH, epoch)
+        put(state, PARTS, atomic_load(state, ACTIVE))
         _open_next(state, epoch, 0, 0)
     while thread < atomic_load(state, ACTIVE):
-        ticket = atomic_load(state, TICKET)
-        if thread == 0 and (ticket >> _ITEM_BITS) & _PHASE_MASK == _IDLE:
+        serial = atomic_load(state, TICKET)
+        if thread == 0 and serial & _PHASE_MASK == _IDLE:
             return
-        if not _try_work(state, ticket, thread):
-            _wait(state, ticket, thread)
+        if not _try_work(state, serial, thread):
+            _wait(state, serial, thread)
 
 
 @function(types.void(types.int64))
@@ -212,7 +237,7 @@ class Team:
         self._at = int(self._state.ctypes.data)
         self._scratch = np.zeros(0, np.uint8)
         self._threads: list[threading.Thread] = []
-        self._state[TICKET] = _IDLE << _ITEM_BITS
+        self._state[TICKET] = _IDLE
         self._state[ACTIVE] = 1
         self._work = team_work.call
         self._profile_start = (0.0, 0)
@@ -264,11 +289,13 @@ class Team:
     def run(self, program: np.ndarray, context: np.ndarray) -> None:
         """Run ``program`` int64[phases, PHASE_WORDS]; blocks without the GIL until its last phase is complete or
         ``cancelled``. Both arrays, and what they point to, must outlive the call."""
-        if len(program) > MAX_PHASES:
-            raise ValueError(f"a program has at most {MAX_PHASES} phases, not {len(program)}")
-        self._state[PROGRAM] = program.ctypes.data
-        self._state[N_PHASES] = len(program)
-        self._state[CONTEXT] = context.ctypes.data
+        self.run_at(program.ctypes.data, len(program), context.ctypes.data)
+
+    def run_at(self, program: int, phases: int, context: int) -> None:
+        """As ``run``, with the arrays given by address."""
+        if phases > MAX_PHASES:
+            raise ValueError(f"a program has at most {MAX_PHASES} phases, not {phases}")
+        self._state[PROGRAM : CONTEXT + 1] = program, phases, context
         self._work(self._at, 0)
 
     @property
@@ -282,7 +309,7 @@ class Team:
 
     def profile(self, on: bool) -> None:
         """Start counting time by kind of phase from zero, or stop."""
-        self._state[TIMES:] = 0
+        self._state[TIMES:RANGES] = 0
         self._profile_start = time.perf_counter(), cycle_count.call()
         self._state[PROFILE] = int(on)
 
@@ -291,7 +318,7 @@ class Team:
         elapsed = time.perf_counter() - self._profile_start[0]
         counted = cycle_count.call() - self._profile_start[1]
         rate = elapsed / counted if counted else 0.0
-        return np.asarray(self._state[TIMES:].reshape(MAX_THREADS, 32).sum(axis=0) * rate)
+        return np.asarray(self._state[TIMES:RANGES].reshape(MAX_THREADS, 32).sum(axis=0) * rate)
 
     def close(self) -> None:
         """End the helper threads. The team can still run, on the caller's thread alone."""
