@@ -30,7 +30,7 @@ X_ROWS, X_OUT_ROWS, X_GROUPS = range(3)
 _MAGIC = 12582912.0
 _MAGIC_BITS = 0x4B400000
 OUTLIER = 10.0
-"""A value this many times the row's mean magnitude is an outlier. A few per cent of all groups have one; there it would
+"""A value this many times the row's mean magnitude is an outlier. Few groups have one; there it would
 cost the other 31 values most of their precision, and over a model these groups make most of the error."""
 _WIDEST = 16000.0
 

@@ -119,7 +119,11 @@ def test_a_buffered_request_that_is_given_up_ends_too(real: Served) -> None:
         openai.OpenAI(base_url=real.url, api_key="none", max_retries=0, timeout=0.5) as client,
         pytest.raises(openai.APITimeoutError),
     ):
-        client.completions.create(model=MODEL, prompt="One, two, three,", max_tokens=6000, temperature=0)
+        # Without its end tokens the reply cannot be over before the client gives up.
+        endless = {"0": -100, "2": -100}
+        client.completions.create(
+            model=MODEL, prompt="One, two, three,", max_tokens=6000, temperature=0, logit_bias=endless
+        )
     real.recorder.until(lambda recorder: len(recorder.finished) > before)
     assert real.recorder.finished[-1].reason == "cancelled"
     assert until(lambda: real.server.busy, lambda busy: busy == 0) == 0
