@@ -112,10 +112,10 @@ def test_score(
 
 
 def test_generate(run: Run, smollm2_path: Path) -> None:
-    arguments = ("generate", MODEL, "--prompt", "What is the capital of France?", "--chat", "--greedy", "--json")
+    arguments = ("generate", MODEL, "--prompt", "What is the capital city of Germany?", "--chat", "--greedy", "--json")
     reply = told(run, *arguments, "--max-new", "24")
     assert set(reply) == {"text", "ids", "n_prompt", "n_cached", "finish", "ttft_ms", "tokens_per_s"}
-    assert "Paris" in reply["text"] and reply["finish"] in ("stop", "length")
+    assert "Berlin" in reply["text"] and reply["finish"] in ("stop", "length")
     assert 0 < len(reply["ids"]) <= 24 and reply["n_prompt"] > 20 and reply["n_cached"] == 0
     assert reply["ttft_ms"] > 0 and reply["tokens_per_s"] > 0
     assert told(run, *arguments, "--max-new", "3")["ids"] == reply["ids"][:3]

@@ -18,7 +18,7 @@ from tests.gui.real_engine import NEVER, RealWindow, real_window, shared_loader,
 TURNS = 10
 PAGE = 16
 STATUS = {"stop": "done", "length": "length", "cancel": "stopped"}
-THINGS = ("France", "Italy", "Japan", "Norway", "Brazil", "Egypt", "Canada", "Kenya", "Peru", "Spain")
+THINGS = ("Germany", "Japan", "Norway", "Brazil", "Egypt", "Canada", "Kenya", "Peru", "Spain", "Cuba")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ Table = dict[str, list[Row]]
 
 def settings(model: LanguageModel, ending: str, turn: int) -> dict[str, object]:
     """What makes the reply of this turn end in this way, after a length of its own."""
-    bias = 4.0 if ending == "stop" else NEVER
+    bias = 8.0 if ending == "stop" else NEVER
     sampling = SamplingParams(logit_bias=tuple((token, bias) for token in sorted(model.renderer().stop_ids)))
     return {"sampling": sampling, "max_new": 5 + 3 * turn if ending == "length" else 200}
 
@@ -45,7 +45,7 @@ def question(ending: str, turn: int) -> str:
     """What is asked: short answers where the reply shall end by itself."""
     about = THINGS[turn - 1]
     if ending == "stop":
-        return f"What is the capital of {about}?"
+        return f"What is the capital city of {about}?"
     return f"Write a long story about {about}, " + "with a dragon and a river and a long road " * (turn % 4)
 
 
