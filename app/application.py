@@ -152,9 +152,9 @@ def _leave(code: int) -> NoReturn:
 
 
 def _end_on_signals(app: QApplication) -> None:
-    """Ctrl+C and a polite kill close the window as a click would."""
+    """Ctrl+C and a polite kill close the window as a click would; not at once, for it may just be painted."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: app.quit())
+        signal.signal(number, lambda *_: QTimer.singleShot(0, app.quit))
     heartbeat = QTimer(app)
     heartbeat.setInterval(500)
     heartbeat.timeout.connect(lambda: None)
