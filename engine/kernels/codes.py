@@ -32,7 +32,7 @@ from engine.kernels.emit import (
     splat,
     store,
 )
-from engine.kernels.formats import FORMATS, S_HALF_MIN, S_K
+from engine.kernels.formats import S_FLOAT16_MIN, S_FLOAT_MIN, S_HALF_MIN, S_K, by_index
 from engine.kernels.half import emit_load_half
 from engine.kernels.layout import Q_NEGATIVE_HALVES, Q_SCALE, Q_SUM
 
@@ -129,7 +129,7 @@ def dot_codes(context, dots, fmt, first, last, codes, rows, offset):
     """
     if not _literal(fmt, first, last):
         return None
-    kind = FORMATS[fmt.literal_value]
+    kind = by_index(fmt.literal_value)
 
     def generate(context, b, sig, values):
         block, _, _, _, group, where, off = values
@@ -150,9 +150,11 @@ def fetch_ahead(context, fmt, m, codes, block):
     """
     if not _literal(fmt, m):
         return None
-    kind = FORMATS[fmt.literal_value]
+    kind = by_index(fmt.literal_value)
 
     def generate(context, b, sig, values):
+        if kind.expanded:
+            return context.get_dummy_value()
         few = m.literal_value <= _FEW
         ahead = ir.Constant(LONG, _AHEAD) if few else values[3]
         start = b.add(values[2], ahead)
@@ -168,7 +170,7 @@ def dot_high_codes(context, dots, fmt, first, last, codes, rows, offset):
     """As ``dot_codes`` for the high digits of activations with outliers: the sum counts 128 times."""
     if not _literal(fmt, first, last):
         return None
-    kind = FORMATS[fmt.literal_value]
+    kind = by_index(fmt.literal_value)
 
     def generate(context, b, sig, values):
         block, _, _, _, group, where, off = values
@@ -182,6 +184,27 @@ def dot_high_codes(context, dots, fmt, first, last, codes, rows, offset):
         return block
 
     return dots(dots, fmt, first, last, types.int64, rows, types.int64), generate
+
+
+@intrinsic(prefer_literal=True)
+def expand_group(context, fmt, codes, top, scales, out):
+    """A group as its expanded format has it, to ``out``."""
+    if not _literal(fmt):
+        return None
+    kind = by_index(fmt.literal_value)
+
+    def generate(context, b, sig, values):
+        _, group, shared, own, target = values
+        for v in range(8):
+            store(b, emit_codes(b, kind, group, v), _at(b, target, 64 * v), 64)
+        halves = 2 if kind.halves else 1
+        for half in range(halves):
+            store(b, emit_scale(b, kind, half, shared, own), _at(b, target, 512 + 64 * half), 64)
+            if kind.mins:
+                store(b, emit_min(b, kind, half, shared, own), _at(b, target, 512 + 64 * (halves + half)), 64)
+        return context.get_dummy_value()
+
+    return types.void(fmt, *[types.int64] * 4), generate
 
 
 def _widened(b, where, signed):
@@ -208,6 +231,8 @@ def emit_scale(b, kind, half, top, scales):
     match kind.scales:
         case formats.S_HALF | formats.S_HALF_MIN:
             return emit_load_half(b, scales)
+        case formats.S_FLOAT | formats.S_FLOAT_MIN | formats.S_FLOAT16 | formats.S_FLOAT16_MIN:
+            return load(b, _at(b, scales, 64 * half), V_F32, 64)
         case formats.S_E8:
             return _power(b, scales)
         case formats.S_K:
@@ -221,6 +246,8 @@ def emit_scale(b, kind, half, top, scales):
 
 def emit_min(b, kind, half, top, scales):
     """Emit the 16 rows' minima of a group (or of its half)."""
+    if kind.scales in (S_FLOAT_MIN, S_FLOAT16_MIN):
+        return load(b, _at(b, scales, kind.scale_bytes // 2 + 64 * half), V_F32, 64)
     if kind.scales == S_HALF_MIN:
         return emit_load_half(b, _at(b, scales, 32))
     lowest = b.fneg(emit_load_half(b, _at(b, top, 32)))
@@ -234,7 +261,7 @@ def group_scale(context, fmt, half, top, scales):
     """Scales of a group for 16 rows; ``half`` (a constant) chooses the half where each has its own."""
     if not _literal(fmt, half):
         return None
-    kind = FORMATS[fmt.literal_value]
+    kind = by_index(fmt.literal_value)
 
     def generate(context, b, sig, values):
         return emit_scale(b, kind, half.literal_value, values[2], values[3])
@@ -247,7 +274,7 @@ def add_minima(context, acc, fmt, half, top, scales, rows, offset):
     """acc[c] += min * (scale * Σ activations) of column c's group, or half group; nothing if the format has no min."""
     if not _literal(fmt, half):
         return None
-    kind = FORMATS[fmt.literal_value]
+    kind = by_index(fmt.literal_value)
 
     def generate(context, b, sig, values):
         block, _, _, shared, own, where, off = values
@@ -276,7 +303,7 @@ def store_codes(context, fmt, out, low, high):
     """Cut a row's 32 codes of a group (two tuples of four words, each of four codes) into planes at ``out``."""
     if not _literal(fmt):
         return None
-    kind = FORMATS[fmt.literal_value]
+    kind = by_index(fmt.literal_value)
 
     def generate(context, b, sig, values):
         words = [b.trunc(b.extract_value(values[i], v), WORD) for i in (2, 3) for v in range(4)]
@@ -309,7 +336,7 @@ def read_group(context, fmt, codes, top, scales, row, factor, out):
     operation as the gguf package does."""
     if not _literal(fmt):
         return None
-    kind = FORMATS[fmt.literal_value]
+    kind = by_index(fmt.literal_value)
     four = ir.VectorType(FLOAT, 4)
 
     def generate(context, b, sig, values):

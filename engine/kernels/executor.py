@@ -56,7 +56,7 @@ class Executor:
         words = (layout.C_TOKENS, layout.C_POSITIONS, layout.C_OWNERS, layout.C_TABLES)
         for word, array in zip(words, (*self._rows, self._tables), strict=True):
             self._context[word] = array.ctypes.data
-        self._context_at, self._program_at = _address(self._context), _address(self._lowered.table)
+        self._context_at = _address(self._context)
         self._plan = AttentionPlan(
             max_rows=max_rows,
             kv_heads=program.kv_heads,
@@ -130,8 +130,8 @@ class Executor:
         if wanted:
             self._describe_head(batch, wanted)
             only_hidden = batch.hidden is not None and not batch.logits
-            phases = lowered.n_hidden if only_hidden else len(lowered.table)
-        self._team.run_at(self._program_at, phases, self._context_at)
+            phases = lowered.n_hidden if only_hidden else lowered.n_phases
+        self._team.run_at(lowered.program_at(n), phases, self._context_at)
         del tables
         if self._team.cancelled:
             self._team.cancelled = False

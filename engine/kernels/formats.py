@@ -35,8 +35,12 @@ S_K = 3  # uint8 scale, uint8 min; float16 d, dmin       32, 64
 S_K16 = 4  # two int8 scales, by half group; float16 d   32, 32
 S_K1 = 5  # int8 scale; float16 d                        16, 32
 S_K2 = 6  # two of (4-bit scale, 4-bit min); d, dmin     32, 64
-_SCALE_BYTES = {S_HALF: 32, S_HALF_MIN: 64, S_E8: 16, S_K: 32, S_K16: 32, S_K1: 16, S_K2: 32}
-_SUPER_BYTES = {S_HALF: 0, S_HALF_MIN: 0, S_E8: 0, S_K: 64, S_K16: 32, S_K1: 32, S_K2: 64}
+S_FLOAT = 7  # float32                                   64, 0
+S_FLOAT_MIN = 8  # float32 scale, float32 min            128, 0
+S_FLOAT16 = 9  # two float32, by half group              128, 0
+S_FLOAT16_MIN = 10  # two float32 scales, two minima     256, 0
+_SCALE_BYTES = (32, 64, 16, 32, 32, 16, 32, 64, 128, 128, 256)
+_SUPER_BYTES = (0, 0, 0, 64, 32, 32, 64, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +83,22 @@ class Format:
     @property
     def halves(self) -> bool:
         """Whether each half of a group has its own scale."""
-        return self.scales in (S_K16, S_K2)
+        return self.scales in (S_K16, S_K2, S_FLOAT16, S_FLOAT16_MIN)
 
     @property
     def mins(self) -> bool:
         """Whether a weight has a min added."""
-        return self.scales in (S_HALF_MIN, S_K, S_K2)
+        return self.scales in (S_HALF_MIN, S_K, S_K2, S_FLOAT_MIN, S_FLOAT16_MIN)
 
     @property
     def wide(self) -> bool:
         """Whether codes may exceed 127."""
-        return self.planes == (8,) or bool(self.table)
+        return self.shift == 7
+
+    @property
+    def expanded(self) -> bool:
+        """Whether this is a format that only lives in a thread's scratch."""
+        return self.scales >= S_FLOAT
 
     def block_bytes(self, groups: int) -> int:
         """Bytes of one block of 16 rows with ``groups`` groups, a multiple of 64."""
@@ -115,6 +124,28 @@ FORMATS = (
     Format(12, "l4e", T.MXFP4, (4,), S_E8, shift=7, table=MXFP4_TABLE),
 )
 BY_TYPE = {format.type: format for format in FORMATS}
+# What a block becomes while many rows are multiplied by it: codes of 8 bits (tables looked up), float32 scales.
+EXPANDED = (
+    Format(13, "x3", T.F32, (8,), S_FLOAT, shift=3),
+    Format(14, "x4", T.F32, (8,), S_FLOAT, shift=4),
+    Format(15, "x7", T.F32, (8,), S_FLOAT, shift=7),
+    Format(16, "xm", T.F32, (8,), S_FLOAT_MIN),
+    Format(17, "xh5", T.F32, (8,), S_FLOAT16, shift=5),
+    Format(18, "xh2", T.F32, (8,), S_FLOAT16, shift=2),
+    Format(19, "xhm", T.F32, (8,), S_FLOAT16_MIN),
+)
+
+
+def expanded(fmt: Format) -> Format:
+    """The expanded format that stands for the same numbers."""
+    return next(x for x in EXPANDED if (x.shift, x.mins, x.halves) == (fmt.shift, fmt.mins, fmt.halves))
+
+
+def by_index(index: int) -> Format:
+    """A format by its number."""
+    return (*FORMATS, *EXPANDED)[index]
+
+
 _FILE_BYTES = {
     T.Q4_0: 18,
     T.Q4_1: 20,

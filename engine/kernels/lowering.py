@@ -15,7 +15,7 @@ import numpy as np
 from engine.kernels import attention, layout, matmul, ops, rowops
 from engine.kernels import quantize as quantizing
 from engine.kernels.expert_phases import lower_experts
-from engine.kernels.formats import GROUP
+from engine.kernels.formats import GROUP, expanded
 from engine.kernels.kernel import Kernel
 from engine.kernels.ops import Program, Reg, Tensor
 from engine.kernels.packing import Packed, reader_arguments
@@ -24,11 +24,12 @@ from engine.kernels.team import CHECKPOINT, PARALLEL
 from engine.kernels.workspace import Workspace, address
 
 _ITEM_FLOATS = 4096
+_MANY_ROWS = 32
 
 
 class Lowered:
-    """A program as phases: ``table`` as ``Team.run`` takes it; the first ``n_body`` phases are the body, ``n_hidden``
-    those up to the final norm. Row tables of the head (``residual``, ``hidden``, ``logits``) are filled in per step."""
+    """A program as ``n_phases`` phases; the first ``n_body`` are the body, ``n_hidden`` those up to the final norm.
+    Row tables of the head (``residual``, ``hidden``, ``logits``) are filled in per step."""
 
     def __init__(self, lowering: Lowering, threads: int) -> None:
         self.n_body, self.n_hidden = lowering.n_body, lowering.n_hidden
@@ -36,10 +37,17 @@ class Lowered:
         self.residual_rows = lowering.body_tables[lowering.program.residual.index]
         self.hidden_rows = lowering.body_tables[lowering.program.hidden.index]
         self.workspace_bytes = lowering.work.bytes
-        self.scratch_bytes = attention.scratch_bytes(lowering.program.head_size)
+        self.scratch_bytes = lowering.scratch_bytes
         self.group = lowering.group
         self._kept = lowering
-        self.table, self._ops = phase_tables(lowering.phases, threads)
+        self.n_phases = len(lowering.phases)
+        self._few = phase_tables(lowering.phases, threads)
+        self._many = phase_tables(lowering.phases, threads, many_rows=True)
+        self._addresses = address(self._few[0]), address(self._many[0])
+
+    def program_at(self, rows: int) -> int:
+        """Address of the phases for a step of ``rows`` rows, as ``Team.run_at`` takes it."""
+        return self._addresses[rows >= _MANY_ROWS]
 
 
 class Lowering:
@@ -49,6 +57,7 @@ class Lowering:
         self.program, self.packed, self.max_rows, self.kv_bytes = program, packed, max_rows, kv_bytes
         self.work = Workspace(max_rows)
         self.phases: list[Phase] = []
+        self.scratch_bytes = attention.scratch_bytes(program.head_size)
         self.group = 1
         self.n_hidden = 0
         self._pending: list[PhaseOp] = []
@@ -247,6 +256,10 @@ class Lowering:
             layout.M_ROWS: self._source,
             layout.M_TILES: self.work.kernels(matmul.tiles(packed.format, packed.kind)),
         }
+        if packed.format and (size := matmul.expanded_bytes(packed.format, packed.groups)):
+            self.scratch_bytes = max(self.scratch_bytes, size)
+            words[layout.M_EXPAND] = matmul.EXPANDERS[packed.format.name].address
+            words[layout.M_EXPANDED_TILES] = self.work.kernels(matmul.TILES[expanded(packed.format).name])
         return self.work.record(words, {layout.M_SCALE: scale})
 
     def _share(self, made: PhaseOp, op: ops.Matmul) -> None:

@@ -7,7 +7,7 @@ multiply-add each: a column's result does not depend on which others are compute
 
 from __future__ import annotations
 
-from engine.kernels.codes import add_minima, dot_codes, dot_high_codes, fetch_ahead, group_scale
+from engine.kernels.codes import add_minima, dot_codes, dot_high_codes, expand_group, fetch_ahead, group_scale
 from engine.kernels.columns import (
     add_from_rows,
     any_row,
@@ -21,7 +21,7 @@ from engine.kernels.columns import (
     zero_columns,
 )
 from engine.kernels.cpu import target
-from engine.kernels.formats import BF16, F16, F32, FLOAT_BYTES, FORMATS, SUPER, Format
+from engine.kernels.formats import BF16, EXPANDED, F16, F32, FLOAT_BYTES, FORMATS, SUPER, Format, expanded
 from engine.kernels.half import load_bf, load_h
 from engine.kernels.kernel import Kernel, helper, kernel
 from engine.kernels.layout import (
@@ -29,6 +29,8 @@ from engine.kernels.layout import (
     M_BIAS,
     M_BLOCK_BYTES,
     M_COLS,
+    M_EXPAND,
+    M_EXPANDED_TILES,
     M_GROUPS,
     M_OUT,
     M_OUTPUTS,
@@ -47,6 +49,9 @@ from engine.kernels.simd import get, get_f, load_f, splat_f
 from engine.kernels.sync import invoke
 
 COLUMNS = target().columns
+_EXPAND_ABOVE = 2 * COLUMNS
+"""With three tiles or more an expanded block is worth its making."""
+_LARGEST_EXPANDED = 512 << 10
 
 
 @helper
@@ -72,11 +77,13 @@ def _whole_tile(fmt: Format, m: int) -> Kernel:
     code_bytes, scale_bytes, super_bytes = fmt.code_bytes, fmt.scale_bytes, fmt.super_bytes
     share = SUPER if super_bytes else 1
 
+    near = fmt.expanded
+
     def tile(args, first, begin, end, scratch):
         high = Q_BYTES * get(args, M_GROUPS)
         block_bytes = get(args, M_BLOCK_BYTES)
         for block in range(begin, end):
-            codes = get(args, M_WEIGHTS) + block * block_bytes
+            codes = scratch if near else get(args, M_WEIGHTS) + block * block_bytes
             x = 0
             acc = zero_columns(m)
             rows = load_rows(acc, get(args, M_X) + 8 * first)
@@ -104,11 +111,13 @@ def _halves_tile(fmt: Format, m: int) -> Kernel:
     index, shift = fmt.index, fmt.shift
     code_bytes, scale_bytes, super_bytes = fmt.code_bytes, fmt.scale_bytes, fmt.super_bytes
 
+    near = fmt.expanded
+
     def tile(args, first, begin, end, scratch):
         high = Q_BYTES * get(args, M_GROUPS)
         block_bytes = get(args, M_BLOCK_BYTES)
         for block in range(begin, end):
-            codes = get(args, M_WEIGHTS) + block * block_bytes
+            codes = scratch if near else get(args, M_WEIGHTS) + block * block_bytes
             x = 0
             acc = zero_columns(m)
             rows = load_rows(acc, get(args, M_X) + 8 * first)
@@ -156,17 +165,44 @@ def _float_tile(kind: int, m: int) -> Kernel:
     return Kernel(f"matmul_f{kind}_{m}", tile)
 
 
+def _expander(fmt: Format) -> Kernel:
+    """The kernel that expands one block of weights to scratch."""
+    index = fmt.index
+    code_bytes, group_bytes, super_bytes = fmt.code_bytes, fmt.group_bytes, fmt.super_bytes
+    out_bytes = expanded(fmt).group_bytes
+    share = SUPER if super_bytes else 1
+
+    def expand(args, first, begin, end, scratch):
+        codes = get(args, M_WEIGHTS) + begin * get(args, M_BLOCK_BYTES)
+        for _ in range(get(args, M_GROUPS) // share):
+            top = codes
+            codes += super_bytes
+            for _ in range(share):
+                fetch_ahead(index, COLUMNS, codes, get(args, M_BLOCK_BYTES))
+                expand_group(index, codes, top, codes + code_bytes, scratch)
+                codes += group_bytes
+                scratch += out_bytes
+
+    return Kernel(f"expand_{fmt.name}", expand)
+
+
 @helper
 def run_tiles(args, first, rows, begin, end, scratch):
     """Blocks [begin, end) of 16 outputs for ``rows`` rows from ``first`` on, shared out to tile kernels.
 
-    The widths of the tiles are as even as can be, and each block of weights serves all rows while it is in the cache.
+    The widths of the tiles are as even as can be, and each block of weights serves all rows while it is in the cache;
+    for many rows it is expanded first, which changes no result.
     """
     tiles = get(args, M_TILES)
     if rows <= COLUMNS:
         invoke(get(tiles, rows), args, first, begin, end, scratch)
         return
+    expand = get(args, M_EXPAND) if rows > _EXPAND_ABOVE else 0
+    if expand != 0:
+        tiles = get(args, M_EXPANDED_TILES)
     for block in range(begin, end):
+        if expand != 0:
+            invoke(expand, args, 0, block, block + 1, scratch)
         at = first
         left = rows
         turns = (rows + COLUMNS - 1) // COLUMNS
@@ -184,13 +220,22 @@ def matmul_rows(context, args, begin, end, scratch):
     run_tiles(args, 0, get(context, get(args, M_ROWS)), begin, end, scratch)
 
 
-TILES = {
-    fmt.name: tuple((_halves_tile if fmt.halves else _whole_tile)(fmt, m) for m in range(1, COLUMNS + 1))
-    for fmt in FORMATS
-}
+def _tiles(fmt: Format) -> tuple[Kernel, ...]:
+    make = _halves_tile if fmt.halves else _whole_tile
+    return tuple(make(fmt, m) for m in range(1, COLUMNS + 1))
+
+
+TILES = {fmt.name: _tiles(fmt) for fmt in (*FORMATS, *EXPANDED)}
 FLOAT_TILES = {kind: tuple(_float_tile(kind, m) for m in range(1, COLUMNS + 1)) for kind in (F32, F16, BF16)}
+EXPANDERS = {fmt.name: _expander(fmt) for fmt in FORMATS if fmt.planes != (8,)}
 
 
 def tiles(fmt: Format | None, kind: int) -> tuple[Kernel, ...]:
     """The tile kernels of a packed format, or of a float kind, by number of columns (the first is for one)."""
     return TILES[fmt.name] if fmt else FLOAT_TILES[kind]
+
+
+def expanded_bytes(fmt: Format, groups: int) -> int:
+    """Scratch that one expanded block takes; 0 if blocks of this format are used as they are."""
+    size = expanded(fmt).group_bytes * groups
+    return size if fmt.name in EXPANDERS and size <= _LARGEST_EXPANDED else 0

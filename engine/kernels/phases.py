@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engine.kernels.kernel import Kernel
+from engine.kernels.layout import C_ROWS
 from engine.kernels.team import (
     O_ARGUMENTS,
     O_ITEMS,
@@ -27,7 +28,7 @@ from engine.kernels.team import (
 
 KINDS = ("rows", "matmul", "attention", "experts", "head", "sampling", "packing")
 """What time is counted by."""
-_SMALLEST_ITEM, _LARGEST_ITEM, _ITEMS_A_THREAD = 12 << 10, 64 << 10, 4
+_SMALLEST_ITEM, _LARGEST_ITEM, _MANY_ROWS_ITEM, _ITEMS_A_THREAD = 12 << 10, 64 << 10, 8 << 10, 4
 
 
 @dataclass(slots=True)
@@ -56,14 +57,17 @@ class Phase:
     writes: set[int] = field(default_factory=set)
 
 
-def phase_tables(phases: list[Phase], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """(int64[phases, PHASE_WORDS], int64[operations, OP_WORDS]); the first points into the second."""
+def phase_tables(phases: list[Phase], threads: int = 1, *, many_rows: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """(int64[phases, PHASE_WORDS], int64[operations, OP_WORDS]); the first points into the second.
+
+    With ``many_rows`` the items of products over the step's rows are small: each is long work then.
+    """
     table = np.zeros((len(phases), PHASE_WORDS), np.int64)
     ops = np.zeros((sum(len(phase.ops) for phase in phases), OP_WORDS), np.int64)
     at = 0
     for record, phase in zip(table, phases, strict=True):
         record[P_OPS] = ops[at:].ctypes.data
-        item_bytes = _item_bytes(phase, threads)
+        item_bytes = _MANY_ROWS_ITEM if many_rows and phase.source == C_ROWS else _item_bytes(phase, threads)
         items = 0
         for op in phase.ops:
             step = _even_step(op, item_bytes)

@@ -11,6 +11,7 @@ from engine.kernels.simd import (
     bits_i,
     get,
     load_f,
+    load_i32,
     max_lanes,
     maximum,
     shift_signed,
@@ -30,7 +31,7 @@ X_ROWS, X_OUT_ROWS, X_GROUPS = range(3)
 _MAGIC = 12582912.0
 _MAGIC_BITS = 0x4B400000
 OUTLIER = 10.0
-"""A value this many times the row's mean magnitude is an outlier. Few groups have one; there it would
+"""A value this many times the row's mean magnitude is an outlier. A few per cent of all groups have one; there it would
 cost the other 31 values most of their precision, and over a model these groups make most of the error."""
 _WIDEST = 16000.0
 
@@ -59,7 +60,9 @@ def quantize_rows(context, args, begin, end, scratch):
 
 @helper
 def _quantize_group(x, out, limit, high):
-    """One group: 32 float32 at ``x`` to its record at ``out``, high digits ``high`` bytes further."""
+    """One group: 32 float32 at ``x`` to its record at ``out``, high digits ``high`` bytes further. These are zeros
+    where the record says that there are none, so they are only touched where the old record or the new one has some.
+    """
     first = load_f(x)
     second = load_f(x + 64)
     peak = max_lanes(maximum(absolute(first), absolute(second)))
@@ -71,7 +74,8 @@ def _quantize_group(x, out, limit, high):
         b = _codes(second, scale)
         store_i8(out, a)
         store_i8(out + 16, b)
-        store_i(out + high, splat_i(0))
+        if load_i32(out + Q_OUTLIERS) != 0:
+            store_i(out + high, splat_i(0))
         _store_sums(out, scale, sum_bytes(a), sum_bytes(b), 0)
 
 

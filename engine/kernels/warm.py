@@ -17,10 +17,10 @@ from gguf import GGMLQuantizationType
 
 from engine.kernels import executor, kernel
 from engine.kernels.cache_locator import prune
-from engine.kernels.formats import BY_TYPE, FLOATS
+from engine.kernels.formats import BY_TYPE, FLOATS, expanded
 from engine.kernels.kernel import Kernel
 
-_TYPED = ("matmul_", "pack_", "read_", "attend_")
+_TYPED = ("matmul_", "expand_", "pack_", "read_", "attend_")
 _MOST_PROCESSES = 4
 
 
@@ -50,7 +50,7 @@ def _names(kind: GGMLQuantizationType) -> set[str]:
     """How kernels call a tensor type."""
     if kind in FLOATS:
         return {f"f{FLOATS[kind]}", "4" if kind == GGMLQuantizationType.F32 else "2"}
-    return {BY_TYPE[kind].name} if kind in BY_TYPE else set()
+    return {BY_TYPE[kind].name, expanded(BY_TYPE[kind]).name} if kind in BY_TYPE else set()
 
 
 def is_warm(types: Iterable[str] | None = None, kv_dtype: str | None = None) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from gguf import GGMLQuantizationType as T
 
 from engine.kernels import layout, matmul
-from engine.kernels.formats import BY_TYPE, FLOATS
+from engine.kernels.formats import BY_TYPE, FLOATS, expanded
 from engine.kernels.ops import Tensor
 from engine.kernels.packing import Packed, pack, unpack
 from tests.kernels.programs import random_tensor
@@ -45,6 +45,11 @@ def multiply(
         layout.M_TILES: tiles.ctypes.data,
         layout.M_ROWS: layout.C_ROWS,
     }
+    wide = np.zeros(0, np.int64)
+    if packed.format and matmul.expanded_bytes(packed.format, packed.groups):
+        wide = np.array([0, *(kernel.address for kernel in matmul.TILES[expanded(packed.format).name])], np.int64)
+        words[layout.M_EXPAND] = matmul.EXPANDERS[packed.format.name].address
+        words[layout.M_EXPANDED_TILES] = wide.ctypes.data
     context = np.zeros(layout.CONTEXT_WORDS, np.int64)
     context[layout.C_ROWS] = n
     call(matmul.matmul_rows, arguments(words, {layout.M_SCALE: scale}), packed.blocks, context)

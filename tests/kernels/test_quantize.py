@@ -10,8 +10,8 @@ from engine.kernels import quantize as quantizing
 from tests.kernels.twins import Quantized, Rows, arguments, call, quantize_row
 
 
-def quantized(x: np.ndarray) -> Quantized:
-    rows, out = Rows(x), Quantized(*x.shape)
+def quantized(x: np.ndarray, into: Quantized | None = None) -> Quantized:
+    rows, out = Rows(x), into or Quantized(*x.shape)
     words = {quantizing.X_ROWS: rows.at, quantizing.X_OUT_ROWS: out.at, quantizing.X_GROUPS: x.shape[1] // 32}
     call(quantizing.quantize_rows, arguments(words), len(x))
     return out
@@ -53,6 +53,13 @@ def test_only_groups_with_outliers_have_a_second_digit() -> None:
     marked = out.field(layout.Q_OUTLIERS, np.int32)
     assert np.argwhere(marked).tolist() == [[0, 1], [1, 6]]
     assert (np.abs(out.codes[marked == 0]) <= 127).all()
+
+
+def test_records_can_be_used_again() -> None:
+    x = activations()
+    out = quantized(x)
+    quantized(x[::-1], into=out)
+    assert (out.codes == quantized(x[::-1]).codes).all()
 
 
 def test_an_outlier_costs_its_neighbours_no_precision() -> None:
