@@ -37,6 +37,8 @@ MIME = "application/x-kvscope-chat"
 TEAR_OFF = 28
 """How far below the bar a tab must be pulled before it leaves, in pixels."""
 TITLE_CHARS = 30
+READ_STEP = 250
+"""In steps of so many tokens a tab tells how much of a prompt is read: a new text lays all tabs out anew."""
 
 
 _CENTRED = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
@@ -215,7 +217,8 @@ class TabGroup(QTabWidget):
         live = self._controller.live(chat)
         activity = self._controller.activity(chat)
         if live is not None and activity == "reading":
-            shown += " · " + tr("reading {read:,} / {total:,}", read=live.n_read, total=live.n_prompt)
+            read = live.n_read // READ_STEP * READ_STEP
+            shown += " · " + tr("reading {read:,} / {total:,}", read=read, total=live.n_prompt)
         shown = shown.replace("&", "&&")
         if self.tabText(index) != shown:
             self.setTabText(index, shown)
