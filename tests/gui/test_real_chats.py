@@ -170,8 +170,8 @@ def test_more_chats_than_streams_wait_for_their_turn(
         window.wait_for_phase("decoding")
         window.new_chat()
         second = window.send("Name a colour.")
-        window.wait_for_phase("queued")
-        assert "waiting for a free stream" in window.reply_view(second).footer.words.text()
+        footer = window.reply_view(second).footer
+        wait_until(lambda: "waiting for a free stream" in footer.words.text(), "the words of a queued reply")
         window.new_chat()
         third = window.send("Name an animal.")
         window.wait_for_phase("queued")

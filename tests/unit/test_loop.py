@@ -196,12 +196,15 @@ def test_labels_are_one_line_of_the_last_question(engine: Engine) -> None:
 
 
 def test_requests_can_be_submitted_without_a_chat(engine: Engine) -> None:
-    engine.load()
+    arrived, go = hold_steps(engine.load())
     engine.loop.submit(Request(7, (65, 66, 67), max_new=200)).result(WAIT_S)
-    with pytest.raises(DuplicateRequestError):
-        engine.loop.submit(Request(7, (65,))).result(WAIT_S)
+    assert arrived.wait(WAIT_S)
+    again = engine.loop.submit(Request(7, (65,)))
     engine.loop.cancel(7)
-    assert engine.wait_finished(7).reason in ("cancelled", "length")
+    go.set()
+    with pytest.raises(DuplicateRequestError):
+        again.result(WAIT_S)
+    assert engine.wait_finished(7).reason == "cancelled"
 
 
 def test_jobs_that_cannot_run_fail_in_words(engine: Engine) -> None:
@@ -466,8 +469,9 @@ def test_without_a_prefix_cache_the_loop_answers_as_well(engine: Engine) -> None
 
 def test_a_defect_in_a_step_ends_the_streams_and_the_engine_starts_anew(engine: Engine, caplog: Any) -> None:
     bundle = engine.load()
+    arrived, go = hold_steps(bundle)
     engine.chat(1, "running", max_new=400)
-    engine.sink.until(lambda: engine.sink.text(1))
+    assert arrived.wait(WAIT_S)
     runtime = engine.loop._runtime
     assert runtime is not None
 
@@ -475,6 +479,7 @@ def test_a_defect_in_a_step_ends_the_streams_and_the_engine_starts_anew(engine: 
         raise AssertionError("the books are wrong")
 
     runtime.scheduler._reap = broken  # type: ignore[method-assign]
+    go.set()
     finished = engine.wait_finished(1)
     assert (finished.reason, finished.error) == ("error", "the books are wrong")
     engine.sink.until(lambda: engine.sink.states[-1].error)
