@@ -93,7 +93,7 @@ class Application:
     def close(self) -> bool:
         """End everything in order; False when the engine did not end in time."""
         self.window.hide()
-        self.controller.save()
+        self.controller.begin_close()
         self.opener.close()
         self.window.serving.close()
         ended = self.bridge.shutdown(CLOSE_MS)

@@ -274,8 +274,10 @@ class MainWindow(QMainWindow):
 
     def _on_step(self, chat: str, message: str, step: str) -> None:
         match step:
-            case "retry":
+            case "retry" | "ask_again":
                 self.controller.retry(chat, message)
+            case "plain_template":
+                self.controller.retry(chat, message, plain_template=True)
             case "drop_oldest":
                 self.controller.drop_oldest(chat, message)
             case "edit":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
@@ -139,9 +140,14 @@ class ChatController(QObject):
         reply = conversation.messages[message]
         self._reply(conversation, parent=reply.parent, fresh_seed=True, rebuild=True)
 
-    def retry(self, chat: str, message: str) -> None:
-        """Ask again after a failure, in place: an empty failed reply is replaced, a partial one goes on."""
+    def retry(self, chat: str, message: str, *, plain_template: bool = False) -> None:
+        """Ask again after a failure, in place: an empty failed reply is replaced, a partial one goes on.
+
+        ``plain_template``: from now on this chat does without the model's own template, which refused it.
+        """
         conversation = self.conversation(chat)
+        if plain_template:
+            self.set_settings(chat, replace(conversation.settings, plain_template=True))
         reply = conversation.messages[message]
         if self.live(chat) is None:
             self._start(conversation, reply, resume=bool(reply.text))
@@ -264,7 +270,7 @@ class ChatController(QObject):
         ``instead_of`` names the earlier message that the draft would replace.
         """
         state = self._bridge.engine_state
-        if state.stage != "ready":
+        if state.model is None:
             callback(None)
             return
         conversation = self.conversation(chat)
@@ -283,6 +289,10 @@ class ChatController(QObject):
     def save(self) -> None:
         """Give the store everything that is pending."""
         self.tracker.save()
+
+    def begin_close(self) -> None:
+        """The program is about to end: save, and take what the engine ends from now on as ended by that."""
+        self.tracker.begin_close()
 
     def close(self) -> None:
         """The program ends: settle and save what is open."""

@@ -18,6 +18,9 @@ Status = Literal["waiting", "writing", "done", "length", "stopped", "evicted", "
 """Of a reply: asked for but nothing written yet; being written; ended by itself; by its limit; by the person; because
 memory ran out; because of an error. A user's message is always ``done``."""
 
+UNANSWERED = "unanswered"
+"""The error code of a reply that has no word because the program ended before the model came to it."""
+
 OPEN_STATUSES: frozenset[Status] = frozenset({"waiting", "writing"})
 
 
@@ -53,7 +56,10 @@ class ReplyStats:
 
 @dataclass(slots=True)
 class Message:
-    """One message. ``ids`` are the exact ids that a reply was generated with, valid for the vocabulary ``model``."""
+    """One message. ``ids`` are the exact ids that a reply was generated with, valid for the vocabulary ``model``.
+
+    ``reasoning_open``: the prompt opened the reasoning already, so the text begins within it.
+    """
 
     id: str
     role: Literal["user", "assistant"]
@@ -67,6 +73,7 @@ class Message:
     stats: ReplyStats | None = None
     error: str = ""
     error_code: str = ""
+    reasoning_open: bool = False
     children: list[str] = field(default_factory=list)
     chosen: str | None = None
 

@@ -60,6 +60,7 @@ def job_for_reply(
         max_new=settings.max_new,
         label=one_line(question),
         resume=resume,
+        fallback=settings.plain_template,
     )
 
 
@@ -73,6 +74,7 @@ def job_for_draft(conversation: Conversation, before: Sequence[Message], draft: 
         sampling=conversation.settings.sampling,
         max_new=conversation.settings.max_new,
         label=one_line(draft),
+        fallback=conversation.settings.plain_template,
     )
 
 

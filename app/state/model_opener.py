@@ -54,6 +54,7 @@ class ModelOpener(QObject):
         self._files = Worker("kvscope-files")
         self._fetching = ""
         self._loading = ""
+        self._n_loads = 0
         queued = Qt.ConnectionType.QueuedConnection
         self._fetched.connect(self._inspect, queued)
         self._not_fetched.connect(self._tell_failed, queued)
@@ -104,7 +105,8 @@ class ModelOpener(QObject):
         self._loading = facts.name
         self.started.emit(facts)
         options = self._settings.value.engine.load_options(facts.path, facts.kv_bytes_per_token)
-        self._bridge.ask(self._bridge.port.load(options), self._on_loaded, self._tell_failed)
+        self._n_loads += 1
+        self._bridge.ask(self._bridge.port.load(options), self._on_loaded, self._on_not_loaded)
 
     def look(self, path: str, callback: Callable[[ModelFacts], None], on_error: Callable[[EngineError], None]) -> None:
         """Read what the file is, without loading it."""
@@ -141,25 +143,34 @@ class ModelOpener(QObject):
     def _on_facts(self, facts: ModelFacts) -> None:
         fit = fit_of(facts, self._settings.value.engine)
         if fit.verdict == "too_large":
+            self._say_what_is_there()
             self.doubtful.emit(facts, fit)
         else:
             self.load(facts)
 
     def _on_loaded(self, info: ModelInfo) -> None:
+        self._n_loads -= 1
         log.info("loaded %s", info.name)
         self._settings.put(self._settings.value.with_model(info.path))
         self.loaded.emit(info)
 
+    def _on_not_loaded(self, error: EngineError) -> None:
+        self._n_loads -= 1
+        self._tell_failed(error)
+
     def _tell_failed(self, error: EngineError) -> None:
         self._fetching = ""
-        model = self._bridge.engine_state.model
-        if error.code == "cancelled":
-            if self._bridge.engine_state.stage == "loading":
-                self._bridge.announce(EngineState("empty" if model is None else "ready", model=model))
-            return
-        if model is None:
-            self._bridge.announce(EngineState("failed", error=str(error), error_code=error.code))
-        self.failed.emit(str(error))
+        if error.code != "cancelled":
+            if self._bridge.engine_state.model is None:
+                self._bridge.announce(EngineState("failed", error=str(error), error_code=error.code))
+            self.failed.emit(str(error))
+        self._say_what_is_there()
+
+    def _say_what_is_there(self) -> None:
+        """Take back "loading" where that was only a download or a look at a file, and no load followed."""
+        state = self._bridge.engine_state
+        if state.stage == "loading" and not self._fetching and not self._n_loads:
+            self._bridge.announce(EngineState("empty" if state.model is None else "ready", model=state.model))
 
     def _fetch(self, identifier: str) -> None:
         if self._thread is not None and self._thread.is_alive():

@@ -10,7 +10,7 @@ from typing import Literal
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.engine_thread import EngineBridge
-from app.state.document import Message, ReplyStats, Status
+from app.state.document import UNANSWERED, Message, ReplyStats, Status
 from app.state.frame_clock import FrameClock
 from app.state.jobs import vocabulary_of
 from app.state.store import ChatStore
@@ -34,7 +34,10 @@ _STATUS: dict[FinishReason, Status] = {
 
 @dataclass(slots=True)
 class LiveReply:
-    """A reply that the engine works on. ``n_read`` of ``n_prompt`` tokens are in KV; ``exact``: its ids are whole."""
+    """A reply that the engine works on. ``n_read`` of ``n_prompt`` tokens are in KV; ``exact``: its ids are whole.
+
+    ``place`` counts from 1 while it is queued (0: not told yet); ``unwanted``: the person stopped it.
+    """
 
     stream: int
     chat: str
@@ -43,6 +46,8 @@ class LiveReply:
     turns: tuple[Turn, ...] = ()
     prepared: Prepared | None = None
     phase: Phase = "preparing"
+    place: int = 0
+    unwanted: bool = False
     n_prompt: int = 0
     n_cached: int = 0
     n_read: int = 0
@@ -100,6 +105,7 @@ class ReplyTracker(QObject):
         self._report: StepReport | None = None
         self._evidence: dict[str, Evidence] = {}
         self.prefill_rate = 0.0
+        self._closing = False
         self._save_timer = QTimer(self)
         self._save_timer.setSingleShot(True)
         self._save_timer.setInterval(SAVE_MS)
@@ -125,26 +131,23 @@ class ReplyTracker(QObject):
         return list(self._live.values())
 
     def start(self, stream: int, chat: str, message: Message, make_job: Callable[[], ChatJob]) -> None:
-        """Ask the engine for this reply; before a model is ready the question waits.
+        """Ask the engine for this reply; before a model is ready the question waits. While another model is loaded,
+        the one that runs answers.
 
         ``make_job`` is called when the question is put: only then is the vocabulary known.
         """
         live = LiveReply(stream, chat, message, make_job)
         self._live[stream] = live
         self._by_chat[chat] = live
-        state = self._bridge.engine_state
-        if state.stage == "ready":
-            self._put(live)
-        elif state.stage in ("failed", "closed"):
-            self._fail(live, state.error_code or "not_loaded", state.error or tr("No model is loaded."))
-        else:
-            live.phase = "waiting_for_model"
+        live.phase = "waiting_for_model"
+        self._follow_state(live, self._bridge.engine_state)
 
     def stop(self, chat: str) -> None:
         """Stop the reply of this chat; what is written stays."""
         live = self._by_chat.get(chat)
         if live is None:
             return
+        live.unwanted = True
         if live.phase == "waiting_for_model":
             self._settle(live, "stopped")
         else:
@@ -177,24 +180,33 @@ class ReplyTracker(QObject):
                 live.unsaved_text.clear()
                 live.n_saved = len(live.ids)
 
+    def begin_close(self) -> None:
+        """The program is about to end: whatever the engine cuts short from now on, it cuts short for that."""
+        self.save()
+        self._closing = True
+
     def close(self) -> None:
         """The program ends: what is still open was stopped here."""
+        self._closing = True
         for live in list(self._live.values()):
-            self._settle(live, "stopped")
+            self._cut_short(live)
 
     def _put(self, live: LiveReply) -> None:
-        live.phase = "preparing"
-        message = live.message
-        vocabulary = vocabulary_of(self._bridge.engine_state.model)
+        live.phase, live.place = "preparing", 0
+        self._take_vocabulary(live)
+        job = live.make_job()
+        live.turns = job.turns
+        self._bridge.port.chat(job)
+        self.progressed.emit(live.chat, live.message.id)
+
+    def _take_vocabulary(self, live: LiveReply) -> None:
+        """The ids that follow, and those of a reply that goes on, belong to the vocabulary of the model of now."""
+        message, vocabulary = live.message, vocabulary_of(self._bridge.engine_state.model)
         if message.model != vocabulary:
             message.ids.clear()
             message.model = vocabulary
         live.exact = not message.text or bool(message.ids)
-        # The pieces that follow are only of use with the vocabulary they belong to.
         self._store.save_message(live.chat, message)
-        job = live.make_job()
-        live.turns = job.turns
-        self._bridge.port.chat(job)
 
     def _on_piece(self, piece: Piece) -> None:
         live = self._live.get(piece.stream)
@@ -224,11 +236,13 @@ class ReplyTracker(QObject):
         if report is None:
             return
         width = len(report.decoded)
-        for state in report.streams:
+        queued = 0
+        for state in report.streams:  # the queue comes last, in its order
+            queued += state.phase == "queued"
             live = self._live.get(state.stream)
             if live is None:
                 continue
-            live.phase = state.phase
+            live.phase, live.place = state.phase, queued if state.phase == "queued" else 0
             live.n_prompt, live.n_cached, live.n_read = state.n_prompt, state.n_cached, state.n_read
             live.n_gen = state.n_gen
             if state.phase == "decoding" and width:
@@ -252,6 +266,11 @@ class ReplyTracker(QObject):
         if live is None:
             return
         live.prepared = prepared
+        if live.message.model != vocabulary_of(self._bridge.engine_state.model):  # the model changed meanwhile
+            self._take_vocabulary(live)
+        if not live.message.text and live.message.reasoning_open != prepared.reasoning_open:
+            live.message.reasoning_open = prepared.reasoning_open
+            self._store.save_message(live.chat, live.message)
         if live.phase == "preparing":
             live.phase = "queued"
             live.n_prompt = len(prepared.prompt)
@@ -262,6 +281,13 @@ class ReplyTracker(QObject):
         if live is None:
             return
         self._flush_text(live)
+        if event.reason == "cancelled" and not live.unwanted:
+            self._cut_short(live, event)
+            return
+        self._take_figures(live, event)
+        self._settle(live, _STATUS[event.reason])
+
+    def _take_figures(self, live: LiveReply, event: Finished) -> None:
         info = self._bridge.engine_state.model
         self._evidence[live.message.id] = Evidence(live.prepared, event, live.turns)
         live.message.stats = ReplyStats(
@@ -278,25 +304,50 @@ class ReplyTracker(QObject):
         live.message.seed = event.seed
         live.message.error, live.message.error_code = event.error, event.error_code
         del live.ids[event.n_kept :]
-        self._settle(live, _STATUS[event.reason])
+
+    def _cut_short(self, live: LiveReply, event: Finished | None = None) -> None:
+        """The engine ended this reply unasked: the program ends, or another model takes the place of its own.
+
+        What is written stays; a question without a word of an answer is put again, now or when the person says so.
+        """
+        self._flush_text(live)
+        if live.message.text:
+            if event is not None:
+                self._take_figures(live, event)
+            live.message.error_code = "closed_early" if self._closing else "model_changed"
+            self._settle(live, "stopped")
+        elif self._closing:
+            self._fail(live, UNANSWERED, "")
+        else:
+            live.ids.clear()
+            live.n_saved, live.first_piece = 0, 0.0
+            live.phase, live.place = "waiting_for_model", 0  # the engine says at once what is loaded now
 
     def _on_failed(self, failed: Failed) -> None:
         live = self._live.get(failed.stream)
-        if live is not None:
-            if failed.error_code == "cancelled":
-                self._settle(live, "stopped")
-            else:
-                self._fail(live, failed.error_code, failed.error)
+        if live is None:
+            return
+        if failed.error_code != "cancelled":
+            self._fail(live, failed.error_code, failed.error)
+        elif live.unwanted:
+            self._settle(live, "stopped")
+        else:
+            self._cut_short(live)
 
     def _on_state(self, state: EngineState) -> None:
-        waiting = [live for live in self._live.values() if live.phase == "waiting_for_model"]
-        for live in waiting:
-            if state.stage == "ready":
-                self._put(live)
-            elif state.stage == "failed":
-                self._fail(live, state.error_code or "not_loaded", state.error)
-            else:
-                self.progressed.emit(live.chat, live.message.id)
+        for live in [live for live in self._live.values() if live.phase == "waiting_for_model"]:
+            self._follow_state(live, state)
+
+    def _follow_state(self, live: LiveReply, state: EngineState) -> None:
+        """What becomes of a question that no model has yet."""
+        if state.stage == "closed":
+            self._fail(live, UNANSWERED, "")
+        elif state.model is not None:
+            self._put(live)
+        elif state.stage in ("failed", "empty"):
+            self._fail(live, state.error_code or "not_loaded", state.error or tr("Choose one, then ask again."))
+        else:
+            self.progressed.emit(live.chat, live.message.id)
 
     def _fail(self, live: LiveReply, code: str, sentence: str) -> None:
         live.message.error, live.message.error_code = sentence, code

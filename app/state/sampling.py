@@ -19,13 +19,15 @@ class ChatSettings:
 
     ``max_new`` limits one reply, in tokens. A ``seed`` inside ``sampling`` is used for every reply except one that is
     regenerated, which always draws anew. ``overflow`` says what happens when the chat outgrows the context: stop and
-    ask, or leave the oldest turns out of the prompt.
+    ask, or leave the oldest turns out of the prompt. ``plain_template``: ChatML in place of the model's own chat
+    template, for a conversation that this one refused.
     """
 
     system_prompt: str = ""
     sampling: SamplingParams = DEFAULT_SAMPLING
     max_new: int = 1024
     overflow: Overflow = "stop"
+    plain_template: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
-from app.state.document import OPEN_STATUSES, Conversation, Message, ReplyStats, Status
+from app.state.document import OPEN_STATUSES, UNANSWERED, Conversation, Message, ReplyStats, Status
 from app.state.plain import UnfitError, from_text, to_text
 from app.state.sampling import ChatSettings
 from app.state.store import ChatHead, ChatView, SearchHit, TabGroup, Workspace, text_around
@@ -17,14 +17,16 @@ from app.state.store import ChatHead, ChatView, SearchHit, TabGroup, Workspace, 
 Op = tuple[str, tuple[Any, ...]]
 """One statement and its values."""
 
-MESSAGE_COLUMNS = "id, parent, role, text, created, status, ids, model, seed, stats, error, error_code, chosen"
+MESSAGE_COLUMNS = (
+    "id, parent, role, text, created, status, ids, model, seed, stats, error, error_code, reasoning_open, chosen"
+)
 _ID_BYTES = 3
 
 _SAVE_MESSAGE = f"""
-    INSERT INTO messages (chat, {MESSAGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)
+    INSERT INTO messages (chat, {MESSAGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)
     ON CONFLICT (id) DO UPDATE SET text = excluded.text, status = excluded.status, ids = excluded.ids,
         model = excluded.model, seed = excluded.seed, stats = excluded.stats, error = excluded.error,
-        error_code = excluded.error_code"""
+        error_code = excluded.error_code, reasoning_open = excluded.reasoning_open"""
 _SAVE_CHAT = """
     INSERT INTO chats (id, title, created, updated, settings, first_kept) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET title = excluded.title, updated = excluded.updated, settings = excluded.settings,
@@ -81,7 +83,7 @@ def save_message_ops(chat: str, message: Message) -> list[Op]:
     stats = None if m.stats is None else storable(to_text(m.stats))
     seed = None if m.seed is None else struct.unpack("<q", struct.pack("<Q", m.seed % 2**64))[0]
     values = (chat, m.id, m.parent, m.role, storable(m.text), m.created, m.status, pack_ids(m.ids), m.model)
-    rest = (seed, stats, storable(m.error), m.error_code)
+    rest = (seed, stats, storable(m.error), m.error_code, m.reasoning_open)
     return [(_SAVE_MESSAGE, values + rest), ("DELETE FROM pieces WHERE message = ?", (m.id,))]
 
 
@@ -122,10 +124,16 @@ def conversation_of(row: sqlite3.Row) -> tuple[Conversation, bool]:
 
 
 def message_of(row: sqlite3.Row) -> tuple[Message, bool]:
-    """A message, and whether all of its row could be read. A reply that was being written counts as stopped."""
+    """A message, and whether all of its row could be read.
+
+    A reply that was being written counts as stopped; one without a word yet as a question that was not answered.
+    """
     sound = isinstance(row["text"], str) and row["role"] in ("user", "assistant")
     role: Literal["user", "assistant"] = "assistant" if row["role"] == "assistant" else "user"
     status: Status = row["status"] if row["status"] in get_args(Status) else "done"
+    text, error_code = _text(row["text"]), _text(row["error_code"])
+    if status in OPEN_STATUSES:
+        status, error_code = ("stopped", "closed_early") if text else ("failed", UNANSWERED)
     stats = None
     if row["stats"] is not None:
         try:
@@ -137,16 +145,17 @@ def message_of(row: sqlite3.Row) -> tuple[Message, bool]:
     message = Message(
         id=_text(row["id"]),
         role=role,
-        text=_text(row["text"]),
+        text=text,
         parent=_known(row["parent"]),
         created=_number(row["created"]),
-        status="stopped" if status in OPEN_STATUSES else status,
+        status=status,
         ids=ids,
         model=_text(row["model"]),
         seed=seed,
         stats=stats,
         error=_text(row["error"]),
-        error_code=_text(row["error_code"]),
+        error_code=error_code,
+        reasoning_open=bool(row["reasoning_open"]),
         chosen=_known(row["chosen"]),
     )
     return message, sound and (bool(ids) or row["ids"] == b"")

@@ -38,6 +38,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE TABLE views (chat TEXT PRIMARY KEY, draft TEXT NOT NULL, scroll INTEGER)",
         "CREATE TABLE keep (key TEXT PRIMARY KEY, value BLOB NOT NULL)",
     ),
+    ("ALTER TABLE messages ADD COLUMN reasoning_open INTEGER NOT NULL DEFAULT 0",),
 )
 
 FORMAT = len(MIGRATIONS)

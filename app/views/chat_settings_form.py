@@ -65,6 +65,7 @@ class ChatSettingsForm(QWidget):
         self.repetition = _decimal(1.0, 2.0, 0.01, tr("Repetition penalty"))
         self.max_new = _whole(1, 131_072, tr("Longest reply, in tokens"))
         self.overflow = _overflow_box(settings.overflow)
+        self.template = _template_box(settings.plain_template)
         self.seed = QLineEdit()
         self.seed.setPlaceholderText(tr("drawn anew for every reply"))
         self.seed.setAccessibleName(tr("Seed"))
@@ -78,7 +79,8 @@ class ChatSettingsForm(QWidget):
     def settings(self) -> ChatSettings:
         """What was chosen; while there is a problem, with the seed that was given."""
         overflow: Overflow = "drop_oldest" if self.overflow.currentData() == "drop_oldest" else "stop"
-        return ChatSettings(self.system.toPlainText(), self._sampling(), self.max_new.value(), overflow)
+        plain = bool(self.template.currentData())
+        return ChatSettings(self.system.toPlainText(), self._sampling(), self.max_new.value(), overflow, plain)
 
     def problem(self) -> str:
         """What must be put right, as a sentence; empty when all is well."""
@@ -136,6 +138,7 @@ class ChatSettingsForm(QWidget):
             (tr("Seed"), self.seed),
             (tr("Longest reply, in tokens"), self.max_new),
             (tr("When the chat outgrows the context"), self.overflow),
+            (tr("Chat template"), self.template),
         ):
             form.addRow(words, widget)
         box.addLayout(form)
@@ -148,7 +151,8 @@ class ChatSettingsForm(QWidget):
             box.valueChanged.connect(self._on_edited)
         self.seed.textChanged.connect(self._on_edited)
         self.system.textChanged.connect(self.changed)
-        self.overflow.currentIndexChanged.connect(lambda _: self.changed.emit())
+        for choice in (self.overflow, self.template):
+            choice.currentIndexChanged.connect(lambda _: self.changed.emit())
 
     def _list_presets(self) -> None:
         self._presets = list(self._shelf.all() if self._shelf is not None else PRESETS)
@@ -225,4 +229,13 @@ def _overflow_box(chosen: Overflow) -> QComboBox:
     box.addItem(tr("leave out the oldest turns"), "drop_oldest")
     box.setCurrentIndex(box.findData(chosen))
     box.setAccessibleName(tr("When the chat outgrows the context"))
+    return box
+
+
+def _template_box(plain: bool) -> QComboBox:
+    box = QComboBox()
+    box.addItem(tr("the model's own"), False)
+    box.addItem(tr("plain (ChatML)"), True)
+    box.setCurrentIndex(box.findData(plain))
+    box.setAccessibleName(tr("Chat template"))
     return box

@@ -47,6 +47,7 @@ class ErrorCard(QFrame):
     def __init__(self, code: str, sentence: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         words = words_for(code)
+        sentence = sentence or words.body
         self.setProperty("surface", "why")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(f"{words.title}. {sentence}")

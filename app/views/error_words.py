@@ -5,21 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from app.state.document import UNANSWERED
 from app.text import tr
 
-NextStep = Literal["retry", "new_chat", "show_cache", "choose_model", "drop_oldest", "edit", "settings"]
+NextStep = Literal[
+    "retry", "ask_again", "plain_template", "new_chat", "show_cache", "choose_model", "drop_oldest", "edit", "settings"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorWords:
-    """What happened, and what can be done about it, the likeliest first."""
+    """What happened, and what can be done about it, the likeliest first; ``body`` where the engine has no sentence."""
 
     title: str
     steps: tuple[NextStep, ...]
+    body: str = ""
 
 
 def words_for(code: str) -> ErrorWords:
     """The title and the next steps for an error code; the engine's own sentence says the details."""
+    if code == UNANSWERED:
+        return ErrorWords(
+            tr("This question was not answered"), ("ask_again",), tr("KVScope was closed before the model came to it.")
+        )
     known: dict[str, tuple[str, tuple[NextStep, ...]]] = {
         "not_loaded": (tr("No model is loaded"), ("choose_model", "retry")),
         "model_file": (tr("The model file cannot be read"), ("choose_model", "retry")),
@@ -28,7 +36,7 @@ def words_for(code: str) -> ErrorWords:
         "prompt_too_long": (tr("The chat has outgrown the context"), ("drop_oldest", "edit", "new_chat")),
         "pool_exhausted": (tr("The KV memory is full"), ("retry", "show_cache")),
         "queue_full": (tr("Too many chats are waiting"), ("retry",)),
-        "template": (tr("The chat template refused this conversation"), ("retry", "settings")),
+        "template": (tr("The chat template refused this conversation"), ("plain_template", "retry", "settings")),
         "tokenizer": (tr("The text cannot be tokenized"), ("edit", "retry")),
         "integrity": (tr("The engine found an error in its own books"), ("retry", "show_cache")),
     }
@@ -40,6 +48,8 @@ def step_words(step: NextStep) -> str:
     """What the button for a step says."""
     return {
         "retry": tr("Try again"),
+        "ask_again": tr("Ask again"),
+        "plain_template": tr("Use the plain template"),
         "new_chat": tr("New chat"),
         "show_cache": tr("Show the cache"),
         "choose_model": tr("Choose a model…"),

@@ -67,7 +67,7 @@ def progress_text(live: LiveReply, state: EngineState) -> str:
         case "preparing":
             return tr("preparing the prompt")
         case "queued":
-            return tr("waiting for a free stream")
+            return queue_text(live.place)
         case "prefilling":
             return tr("reading {read:,} / {total:,}", read=live.n_read, total=live.n_prompt)
     speed = f"{live.tokens_per_s:,.0f} {tr('tok/s')}" if live.tokens_per_s else ""
@@ -76,10 +76,24 @@ def progress_text(live: LiveReply, state: EngineState) -> str:
     return "   ".join(part for part in (speed + chats if speed else "", tokens) if part)
 
 
+def queue_text(place: int) -> str:
+    """Where a chat stands among those that wait for a stream; ``place`` 0: that is not known yet."""
+    match place:
+        case 0:
+            return tr("waiting for a free stream")
+        case 1:
+            return tr("waiting for a free stream: next in line")
+    return tr("waiting for a free stream: number {n} in line", n=place)
+
+
 def outcome_text(message: Message) -> str:
     """Why a reply is shorter than it might be; "" when it simply ended."""
+    stops = {
+        "model_changed": tr("stopped: another model was loaded"),
+        "closed_early": tr("stopped: KVScope was closed"),
+    }
     return {
-        "stopped": tr("stopped"),
+        "stopped": stops.get(message.error_code, tr("stopped")),
         "length": tr("reached the length limit"),
         "evicted": tr("ended early: the KV memory ran out"),
     }.get(message.status, "")

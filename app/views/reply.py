@@ -59,6 +59,7 @@ class ReplyView(QWidget):
         actions.version_asked.connect(lambda step: self.version_asked.emit(self.message.id, step))
         actions.copy_asked.connect(lambda: QApplication.clipboard().setText(self.message.text))
         actions.raw_toggled.connect(self._on_raw)
+        self.text.begins_inside = message.reasoning_open
         self.text.set_text(message.text, growing=message.is_open)
 
     @property
@@ -68,6 +69,7 @@ class ReplyView(QWidget):
 
     def append(self, text: str) -> None:
         """Text was added to the message."""
+        self.text.begins_inside = self.message.reasoning_open
         self.text.append(text)
 
     def refresh(self) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from app.markdown.reasoning import Part, ReasoningSplitter
 from app.views.blocks.canvas import Canvas
 from app.views.thinking import ThinkingFold
+from engine.text.thinking import MARKERS, Part, ThinkingSplitter
 
 GAP = 6
 
 
 class ReplyText(QWidget):
     """Shows a text that may grow; in plain form all of it as it was written.
+
+    ``begins_inside``: the text starts within thinking that the prompt opened; to be said before the first word.
 
     Signals:
         height_changed: it needs another height now.
@@ -26,7 +28,8 @@ class ReplyText(QWidget):
         self.canvas = Canvas(self)
         self.canvas.height_changed.connect(self.height_changed)
         self.fold: ThinkingFold | None = None
-        self._splitter = ReasoningSplitter()
+        self.begins_inside = False
+        self._splitter: ThinkingSplitter | None = None
         self._source: list[str] = []
         self._growing = False
         self._plain = False
@@ -44,7 +47,7 @@ class ReplyText(QWidget):
     def set_text(self, text: str, *, growing: bool) -> None:
         """Show this text; ``growing``: more follows."""
         self._drop_fold()
-        self._splitter = ReasoningSplitter()
+        self._splitter = None
         self._source, self._growing = [], growing
         self.canvas.set_text("", growing=True)
         self.append(text)
@@ -58,8 +61,10 @@ class ReplyText(QWidget):
         self._source.append(text)
         if self._plain:
             self.canvas.append(text)
-        else:
-            self._show(self._splitter.feed(text))
+        elif text:
+            if self._splitter is None:
+                self._splitter = ThinkingSplitter(MARKERS, inside=self.begins_inside)
+            self._show(self._splitter.push(text))
 
     def refresh(self) -> None:
         """Show what was added."""
@@ -76,8 +81,8 @@ class ReplyText(QWidget):
         """Nothing follows."""
         if self._growing:
             self._growing = False
-            if not self._plain:
-                self._show(self._splitter.finish())
+            if self._splitter is not None:
+                self._show(self._splitter.flush())
             if self.fold is not None:
                 self.fold.set_open_end(False)
             self.canvas.finish()
@@ -106,7 +111,7 @@ class ReplyText(QWidget):
                 self.canvas.append(part.text)
             else:
                 self._the_fold().canvas.append(part.text)
-        if self.fold is not None and not self._splitter.thinking:
+        if self.fold is not None and self._splitter is not None and not self._splitter.in_reasoning:
             self.fold.set_open_end(False)
 
     def _the_fold(self) -> ThinkingFold:

@@ -46,12 +46,19 @@ class FakeEngine:
         self.states: dict[int, StreamState] = {}
         self.cancelled: list[int] = []
         self.loaded: list[Any] = []
+        self.opens_reasoning = False
         self.closed = False
         self.step = 0
 
-    def ready(self) -> None:
+    def ready(self, model: ModelInfo = MODEL) -> None:
         """A model is loaded."""
-        self.sink.on_state(EngineState("ready", model=MODEL))
+        self.sink.on_state(EngineState("ready", model=model))
+
+    def switch(self, model: ModelInfo) -> None:
+        """Another model takes the place of the one that runs, as in the real engine: its streams end first."""
+        for stream in list(self.states):
+            self.finish(stream, "cancelled")
+        self.ready(model)
 
     def load(self, options: Any) -> Future:
         self.loaded.append(options)
@@ -63,7 +70,7 @@ class FakeEngine:
         prompt = tuple(range(self.count(job)))
         spans = (Span(0, len(prompt), len(job.turns) - 1),)
         self.states[job.id] = StreamState(job.id, job.chat, job.label, "queued", len(prompt), 0, 0, 0)
-        self.sink.on_prepared(Prepared(job.id, prompt, spans, None, 200, 300))
+        self.sink.on_prepared(Prepared(job.id, prompt, spans, None, 200, 300, job.fallback, self.opens_reasoning))
 
     @staticmethod
     def count(job: ChatJob) -> int:

@@ -15,6 +15,7 @@ from app.state.store import ChatStore, MemoryStore
 from app.views.bubble import BubbleView
 from app.views.chat_pane import ChatPane
 from app.views.reply import ReplyView
+from engine.port import EngineState
 from tests.gui.fake_engine import FakeEngine
 
 
@@ -36,6 +37,8 @@ class Harness:
         self.window.show()
         if ready:
             self.engine.ready()
+        else:
+            self.bridge.announce(EngineState("loading"))
         self.settle()
 
     def settle(self) -> None:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from app.markdown.highlight import lexer_for, lines_of
 from app.markdown.leaves import CodeLeaf, RuleLeaf, Style, TableLeaf, TextLeaf, cut_units, units
-from app.markdown.reasoning import ReasoningSplitter
 from app.markdown.stream import MarkdownStream
 
 DOCUMENT = """# Title **bold**
@@ -189,24 +188,3 @@ def test_an_endless_paragraph_is_broken_up():
     shown = " ".join(leaf.rich.text for leaf in stream.leaves)
     assert shown.split() == text.replace("*", "").split()
     assert "".join(stream.source[leaf.start : leaf.end] for leaf in stream.leaves).split() == text.split()
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.integers(1, 9),
-    st.sampled_from(["<think>\na < b\n</think>\n\nThe answer", "<think>only", "no <think> x</think>", "<th"]),
-)
-def test_thinking_is_told_apart_however_the_text_is_cut(size, text):
-    splitter, found = ReasoningSplitter(), {"thinking": "", "answer": ""}
-    for at in range(0, len(text), size):
-        for part in splitter.feed(text[at : at + size]):
-            found[part.kind] += part.text
-    for part in splitter.finish():
-        found[part.kind] += part.text
-    expected = {
-        "<think>\na < b\n</think>\n\nThe answer": ("a < b\n", "The answer"),
-        "<think>only": ("only", ""),
-        "no <think> x</think>": ("", "no <think> x</think>"),
-        "<th": ("", "<th"),
-    }[text]
-    assert (found["thinking"], found["answer"]) == expected

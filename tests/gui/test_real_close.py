@@ -43,7 +43,7 @@ def test_while_kernels_compile(smollm2_path: Path, tmp_path: Path, monkeypatch: 
         waiting = window.send("Name a colour.")
         assert window.close() < LIMIT_S
     assert started_with(kernels) == []
-    assert waiting.status == "stopped"
+    assert (waiting.status, waiting.error_code) == ("failed", "unanswered")
 
 
 def test_while_the_model_loads(smollm2_path: Path, tmp_path: Path) -> None:
@@ -68,8 +68,13 @@ def close_while(window: RealWindow, phase: str) -> None:
     if phase == "decoding":
         wait_until(lambda: len(window.live().ids) >= 3, "some of the reply")
     assert window.close() < LIMIT_S
-    assert reply.status == "stopped"
+    assert (reply.status, reply.error_code) == left_by(phase)
     assert bool(reply.text) == (phase == "decoding")
+
+
+def left_by(phase: str) -> tuple[str, str]:
+    """How a reply ends that was in this phase when the window was closed."""
+    return ("stopped", "closed_early") if phase == "decoding" else ("failed", "unanswered")
 
 
 @pytest.mark.parametrize("phase", ["prefilling", "decoding"])
@@ -83,7 +88,8 @@ def test_while_the_engine_works(
     with real_window(tmp_path, real_loader, str(smollm2_path)) as again:
         path = again.controller.conversation(chat).path()
         assert [message.role for message in path] == ["user", "assistant"]
-        assert path[-1].status == "stopped" and bool(path[-1].text) == (phase == "decoding")
+        assert (path[-1].status, path[-1].error_code) == left_by(phase)
+        assert bool(path[-1].text) == (phase == "decoding")
 
 
 def test_with_eight_streams_and_a_queue(
@@ -96,7 +102,8 @@ def test_with_eight_streams_and_a_queue(
             replies.append(window.send(f"Tell me {number} things."))
         wait_until(lambda: any(len(step.decoded) == 8 for step in window.steps), "eight are written at once")
         assert window.close() < LIMIT_S
-        assert {reply.status for reply in replies} == {"stopped"}
+        assert {reply.status for reply in replies if reply.text} == {"stopped"}
+        assert [reply.error_code for reply in replies if not reply.text][-2:] == ["unanswered"] * 2
 
 
 def test_right_after_the_start(smollm2: LanguageModel, real_loader: Loader, smollm2_path: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from app.settings import model_facts
 from app.settings.model_dialog import ModelDialog
 from app.settings.model_facts import Fit, ModelFacts, context_of, fit_of, fit_words
 from app.settings.values import EngineSettings
+from app.views.engine_status import EngineStatus
 from engine.errors import CancelledError, ModelFileError
 from engine.port import EngineState
 from tests.gui.fake_engine import MODEL, done
@@ -274,3 +275,17 @@ def test_a_fit_knows_its_verdict():
     assert Fit(10, 20, 10, 9).verdict == "too_large"
     assert Fit(10, 20, 10, 15).verdict == "tight"
     assert Fit(10, 20, 10, 20).verdict == "fits"
+
+
+def test_what_says_loading_ends_with_the_load_whatever_became_of_it(window, tiny, tmp_path, monkeypatch):
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF" + b"\xff" * 40)
+    window.bridge.announce(EngineState("loading", 1.0, "downloading Bad", MODEL))
+    with window.qtbot.waitSignal(window.app.opener.failed, timeout=10_000):
+        window.app.opener.open(str(tmp_path / "bad.gguf"))
+    status = window.window.sidebar.findChild(EngineStatus)
+    assert (status.words.text(), status.bar.isVisible()) == ("Fake 135M", False)
+    monkeypatch.setattr(model_facts, "free_memory", lambda: 1000)
+    window.bridge.announce(EngineState("loading", 1.0, "downloading Tiny", MODEL))
+    with window.qtbot.waitSignal(window.app.opener.doubtful, timeout=10_000):
+        window.app.opener.open(str(tiny))
+    assert (status.words.text(), status.bar.isVisible()) == ("Fake 135M", False)
