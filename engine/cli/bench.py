@@ -21,6 +21,7 @@ import numpy as np
 from engine.assembly import scheduler_over
 from engine.cli.common import add_model_options, check_length, emit, load, note, positive
 from engine.cli.demo_serving import FIRST_QUESTIONS, chat_requests, raw_rate, serve_round
+from engine.cli.profile import profile
 from engine.errors import EngineError
 
 if TYPE_CHECKING:
@@ -252,19 +253,3 @@ def serving(model: LanguageModel) -> dict[str, float]:
         "raw_tok_s": median(raw),
         "served_tok_s": median(served),
     }
-
-
-def profile(model: LanguageModel) -> dict[str, Any]:
-    """Shares of a decode step at B = 8 and of a 512-token prefill, by kind of work."""
-    ours = Ours(model)
-    shares = {
-        "decode_8": model.profile(lambda: ours.decode(8)),
-        "prefill_512": model.profile(lambda: ours.prefill(512)),
-    }
-    for name, table in shares.items():
-        total = sum(table.values()) or 1
-        note(
-            f"{name}: "
-            + ", ".join(f"{kind} {100 * ns / total:.1f} %" for kind, ns in sorted(table.items(), key=lambda kv: -kv[1]))
-        )
-    return shares
