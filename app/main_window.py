@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt, QTimer, QUrl
+from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QDockWidget, QFileDialog, QMainWindow, QMessageBox, QVBoxLayout, QWidget
 
@@ -31,10 +31,6 @@ from app.window_commands import window_commands
 from app.window_dialogs import WindowDialogs
 
 CACHE_MIN_WIDTH = 260
-NARROW, LOW = 900, 560
-"""Room, in pixels, below which the Cache dock (width) and the Engine dock (height) begin hidden."""
-FRAME = QSize(8, 36)
-"""Room for the frame that a window manager adds: sides together, title and foot together, in pixels."""
 
 
 class MainWindow(QMainWindow):
@@ -67,7 +63,8 @@ class MainWindow(QMainWindow):
         self.commands.add(*window_commands(self, self.cache_dock, self.engine_dock))
         self.sidebar.set_menu(self.commands.menu(self))
         self._connect()
-        self._layout = WindowLayout(self, controller.store)
+        docks = self.sidebar_dock, self.cache_dock, self.engine_dock
+        self._layout = WindowLayout(self, controller.store, *docks)
         self._restore()
 
     # Chats
@@ -262,8 +259,6 @@ class MainWindow(QMainWindow):
         self.opener.said.connect(self.toast.say)
         self.controller.chats_changed.connect(self._mark_current)
         self.controller.nothing_to_drop.connect(self._on_nothing_to_drop)
-        self.cache_dock.visibilityChanged.connect(lambda shown: self._make_room(shown, self.sidebar_dock))
-        self.sidebar_dock.visibilityChanged.connect(lambda shown: self._make_room(shown, self.cache_dock))
 
     def _wire_pane(self, pane: ChatPane) -> None:
         pane.settings_asked.connect(self.edit_settings)
@@ -342,28 +337,11 @@ class MainWindow(QMainWindow):
         self.resizeDocks([self.engine_dock], [196], Qt.Orientation.Vertical)
 
     def _restore(self) -> None:
-        room = self.screen().availableGeometry().size() - FRAME
-        self.resize(QSize(1440, 900).boundedTo(room))
         self._layout.restore()
-        self.cache_dock.setHidden(self.cache_dock.isHidden() or room.width() < NARROW)
-        self.engine_dock.setHidden(self.engine_dock.isHidden() or room.height() < LOW)
-        self._fit_into(room)
         known = {head.id for head in self.controller.heads()}
         self.tabs.restore(self.controller.store.workspace(), known)
         if not self.tabs.open_chats():
             self.new_chat()
-
-    def _make_room(self, shown: bool, other: QDockWidget) -> None:
-        """Both docks beside a chat would make the window wider than a small screen: the other one goes."""
-        room = self.screen().availableGeometry().size() - FRAME
-        if shown and room.width() < NARROW and not other.isHidden() and not other.isFloating():
-            other.hide()
-            QTimer.singleShot(0, self, lambda: self._fit_into(room))
-
-    def _fit_into(self, room: QSize) -> None:
-        """Keep the window no larger than the screen."""
-        if not self.isMaximized() and not self.isFullScreen():
-            self.resize(self.size().boundedTo(room))
 
     def _save_workspace(self) -> None:
         self.controller.store.save_workspace(self.tabs.workspace())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import pytest
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QApplication
 
 from app.main_window import MainWindow
+from app.state.store import MemoryStore
 from app.views.error_card import ErrorCard
 
 
@@ -337,16 +340,63 @@ def test_a_long_message_is_folded_until_it_is_asked_for(window):
     assert bubble.height() > 3 * low and bubble._unfold.isHidden()
 
 
-def test_a_small_screen_shows_one_dock_beside_the_chat(make_window, monkeypatch):
-    class Small:
-        def availableGeometry(self):
-            return QRect(0, 0, 720, 450)
+@pytest.fixture
+def screen(monkeypatch):
+    """Puts the windows that are made from then on onto a screen of this size."""
 
-    monkeypatch.setattr(MainWindow, "screen", lambda _: Small())
+    def put(width: int, height: int) -> None:
+        room = SimpleNamespace(availableGeometry=lambda: QRect(0, 0, width, height))
+        monkeypatch.setattr(MainWindow, "screen", lambda _: room)
+
+    return put
+
+
+def docks(window) -> tuple[bool, bool, bool]:
+    """Whether the list of chats, the Cache dock and the Engine dock are there."""
+    return tuple(not dock.isHidden() for dock in (window.sidebar_dock, window.cache_dock, window.engine_dock))
+
+
+def test_a_small_screen_shows_one_dock_beside_the_chat(make_window, screen):
+    screen(720, 450)
     window = make_window().window
-    assert window.cache_dock.isHidden() and window.engine_dock.isHidden() and not window.sidebar_dock.isHidden()
+    assert docks(window) == (True, False, False)
     window.toggle(window.cache_dock)
     QApplication.processEvents()
     assert window.sidebar_dock.isHidden() and window.width() <= 720 and window.height() <= 450
     window.focus_search()
     assert window.cache_dock.isHidden() and not window.sidebar_dock.isHidden()
+
+
+def test_what_a_small_screen_has_no_room_for_is_back_on_a_large_one(make_window, screen):
+    store = MemoryStore()
+    for (width, height), shown in [
+        ((720, 450), (True, False, False)),
+        ((1440, 900), (True, True, True)),
+        ((1440, 450), (True, True, False)),
+        ((720, 900), (True, False, True)),
+        ((1440, 900), (True, True, True)),
+    ]:
+        screen(width, height)
+        window = make_window(store)
+        assert docks(window.window) == shown, (width, height)
+        window.close()
+
+
+def test_what_a_person_shows_or_hides_stays_so_on_screens_of_every_size(make_window, screen):
+    store = MemoryStore()
+    screen(720, 450)
+    first = make_window(store)
+    first.window.toggle(first.window.cache_dock)
+    first.close()
+    small = make_window(store)
+    assert docks(small.window) == (False, True, False)
+    small.close()
+    screen(1440, 900)
+    large = make_window(store)
+    assert docks(large.window) == (True, True, True)
+    large.window.toggle(large.window.engine_dock)
+    large.close()
+    screen(720, 450)
+    make_window(store).close()
+    screen(1440, 900)
+    assert docks(make_window(store).window) == (True, True, False)
