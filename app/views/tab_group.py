@@ -37,6 +37,8 @@ MIME = "application/x-kvscope-chat"
 TEAR_OFF = 28
 """How far below the bar a tab must be pulled before it leaves, in pixels."""
 TITLE_CHARS = 30
+LEAST_TAB = 172
+"""Tabs do not shrink below this, in pixels: a title of which three letters are left says nothing. The bar scrolls."""
 READ_STEP = 200
 """In steps of so many tokens a tab tells how much of a prompt is read: a new text lays all tabs out anew."""
 
@@ -76,6 +78,9 @@ class _Bar(QTabBar):
         self._hovered = -1
         self.setMouseTracking(True)
         self.currentChanged.connect(lambda _: self.show_close_buttons())
+
+    def minimumTabSizeHint(self, index: int) -> QSize:
+        return self.tabSizeHint(index).boundedTo(QSize(LEAST_TAB, 1000))
 
     def show_close_buttons(self) -> None:
         """Only the tab in front and the one under the pointer offer to be closed."""

@@ -10,7 +10,7 @@ import shiboken6
 from PySide6.QtCore import QByteArray, QCoreApplication, QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QAbstractItemModelTester
-from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
+from PySide6.QtWidgets import QApplication, QMessageBox, QToolButton, QWidget
 
 from app.state.sampling import ChatSettings
 from app.state.store import MemoryStore
@@ -394,3 +394,33 @@ def test_a_file_that_is_loaded_already_is_not_loaded_again_by_another_start(wind
     assert opened == []
     window.app.come_forward(str(tmp_path / "other.gguf"))
     assert opened == [str(tmp_path / "other.gguf")]
+
+
+def test_many_tabs_stay_readable_and_scroll(window):
+    for number in range(9):
+        window.new_chat()
+        window.reply_to(f"Question number {number} about rivers and lakes", "x")
+    window.window.split_current()
+    window.settle()
+    bar = window.window.tabs.groups[0].tabBar()
+    assert min(bar.tabRect(index).width() for index in range(bar.count())) >= 150
+    assert bar.tabRect(bar.count() - 1).right() - bar.tabRect(0).left() > bar.width()
+    arrows = [button for button in bar.findChildren(QToolButton) if button.arrowType() != Qt.ArrowType.NoArrow]
+    assert len(arrows) == 2 and all(button.isVisible() for button in arrows)
+    assert bar.rect().contains(bar.tabRect(bar.currentIndex()).center())
+
+
+@pytest.mark.parametrize("words", ["word " * 300, "/folder" * 200, "short"])
+def test_a_long_message_is_wrapped_and_takes_little_room(window, words):
+    toast = window.window.toast
+    toast.say(words, "Undo", lambda: None)
+    window.settle()
+    assert toast.words.text() == words
+    assert toast.width() <= 640 and toast.height() <= 130
+    assert window.window.rect().contains(toast.geometry())
+    shown = " ".join(toast.words.shown())
+    assert (shown == words) if words == "short" else (shown.endswith("…") and toast.words.toolTip() == words)
+    widest = max(toast.words.fontMetrics().horizontalAdvance(line) for line in toast.words.shown())
+    assert widest <= toast.words.width()
+    window.qtbot.mouseClick(toast.words, Qt.MouseButton.LeftButton)
+    assert not toast.isVisible()
