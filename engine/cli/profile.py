@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.assembly import scheduler_over
-from engine.cli.ceilings import bytes_per_s, multiply_adds_per_s
 from engine.cli.common import note
 from engine.cli.demo_serving import FIRST_QUESTIONS, chat_requests
+from engine.kernels.ceilings import bytes_per_s, multiply_adds_per_s
 from engine.kernels.ops import Experts, Matmul, Op
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ class Weights:
         for op in ops:
             match op:
                 case Matmul():
-                    tensors, share = (op.weight,), 1.0
+                    tensors, share = [op.weight], 1.0
                 case Experts():
-                    tensors, share = (op.gate, op.up, op.down), op.used / op.gate.shape[0]
+                    tensors, share = [op.gate, op.up, op.down], op.used / op.gate.shape[0]
                 case _:
                     continue
             products += int(sum(np.prod(tensor.shape) for tensor in tensors) * share)
@@ -63,19 +63,19 @@ def profile(model: LanguageModel) -> dict[str, Any]:
         f"ceilings     {ceilings['bytes_per_s'] / 1e9:.1f} GB/s, {ceilings['multiply_adds_per_s'] / 1e9:.0f} G "
         f"multiply-adds/s, {model.threads} threads"
     )
-    body, head = Weights.of(model.executor.program.body), Weights.of(model.executor.program.head)
+    body, head = Weights.of(model.program.body), Weights.of(model.program.head)
     result: dict[str, Any] = {"ceilings": ceilings}
 
     def add(name: str, times: dict[str, float], wall_s: float, multiply_adds: int, size: int) -> None:
         times["scheduler"] = max(0.0, wall_s * 1e9 * model.threads - sum(times.values()))
-        row = {"times_ns": times, "bytes_per_s": size / wall_s, "multiply_adds_per_s": multiply_adds / wall_s}
-        result[name] = row
+        rates = {"bytes_per_s": size / wall_s, "multiply_adds_per_s": multiply_adds / wall_s}
+        result[name] = {"times_ns": times, **rates}
         note(f"{name:<12} {_shares(times)}")
         note(
-            f"{'':<12} weights at {row['bytes_per_s'] / 1e9:.1f} GB/s "
-            f"({100 * row['bytes_per_s'] / ceilings['bytes_per_s']:.0f} % of the ceiling), "
-            f"{row['multiply_adds_per_s'] / 1e9:.0f} G multiply-adds/s "
-            f"({100 * row['multiply_adds_per_s'] / ceilings['multiply_adds_per_s']:.0f} %)"
+            f"{'':<12} weights at {rates['bytes_per_s'] / 1e9:.1f} GB/s "
+            f"({100 * rates['bytes_per_s'] / ceilings['bytes_per_s']:.0f} % of the ceiling), "
+            f"{rates['multiply_adds_per_s'] / 1e9:.0f} G multiply-adds/s "
+            f"({100 * rates['multiply_adds_per_s'] / ceilings['multiply_adds_per_s']:.0f} %)"
         )
 
     for width in WIDTHS:

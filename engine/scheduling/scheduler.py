@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 OLDEST_FIRST_EVERY = 4
 """Prompts are read shortest first; in every fourth step the oldest comes first, so that short ones cannot starve it."""
 
+SMALLEST_READ = 4
+"""Prompt tokens that a step reads at least, and in multiples of which: few enough that one running chat hardly waits."""
+
 
 class Scheduler:
     """Runs requests together: ``submit`` and ``cancel`` between steps, ``step`` while ``has_work``.
@@ -66,7 +69,7 @@ class Scheduler:
         self.last_report: StepReport | None = None
         self._max_streams = max_streams
         self._max_queue = max_queue
-        self._pace = Pace(chunk, pace, self.pool.page_rows)
+        self._pace = Pace(chunk, pace, SMALLEST_READ)
         self._text_factory = text_factory
         self._share_in_flight = share_in_flight
         self._clock = clock

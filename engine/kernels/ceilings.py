@@ -11,7 +11,7 @@ from numba.core import types
 
 from engine.kernels.codes import dot_codes
 from engine.kernels.columns import load_rows, offset_dots, zero_columns
-from engine.kernels.formats import BY_TYPE, expanded, T
+from engine.kernels.formats import BY_TYPE, T, expanded
 from engine.kernels.kernel import Kernel, function
 from engine.kernels.simd import load_i, splat_i, store_i
 
