@@ -8,6 +8,7 @@ Standard library only; ``--no-archives`` stops after the folder, ``--no-self-tes
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import os
 import shutil
@@ -24,8 +25,8 @@ DIST = ROOT / "dist"
 VENV = BUILD / "venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 FOLDER = DIST / "kvscope"
-# Stripping every file would break numpy's OpenBLAS; these two have symbols to spare.
-STRIPPED = ("libpython*", "libllvmlite*")
+# Stripping every file would break numpy's OpenBLAS; these have symbols to spare.
+STRIPPED = ("libpython*", "lib-dynload/*.so", "libllvmlite*", "tokenizers*.so", "_yaml*.so")
 
 
 def say(text: str) -> None:
@@ -86,18 +87,22 @@ def freeze(version: str) -> None:
 
 def add_documents() -> None:
     """The licences of everything carried, collected in the environment that has the packages."""
-    libraries = [str(file) for file in (FOLDER / "_internal").glob("lib*.so*") if not file.is_symlink()]
+    found = (FOLDER / "_internal").glob("lib*.so*")
+    libraries = [str(file) for file in found if not file.is_symlink() and not file.name.startswith("libpython")]
     say(run(PYTHON, __file__, "--collect-licences", *libraries).strip())
     shutil.copy(ROOT / "LICENSE", FOLDER)
 
 
 def collect_licences(libraries: list[str]) -> None:
-    """Inside ``build/venv``: write the licences of the locked packages and of ``libraries`` into the folder."""
-    from licences import collect
+    """Inside ``build/venv``: write the licences of all packages in the build and of ``libraries`` into the folder."""
+    from licences import collect, is_carried
 
+    _, frozen = ast.literal_eval((BUILD / "pyinstaller/kvscope/PYZ-00.toc").read_text(encoding="utf-8"))
+    modules = {name.split(".")[0] for name, _, _ in frozen}
     lines = (ROOT / "requirements" / "app.txt").read_text(encoding="utf-8").splitlines()
     packages = [line.split("==")[0] for line in lines if "==" in line and (";" not in line or sys.platform in line)]
-    count = collect([*packages, "pyinstaller"], [Path(name) for name in libraries], FOLDER / "licences")
+    carried = [name for name in packages if is_carried(name, modules)]
+    count = collect([*carried, "pyinstaller"], [Path(name) for name in libraries], FOLDER / "licences")
     say(f"Licences of {count} components")
 
 

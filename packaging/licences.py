@@ -15,7 +15,11 @@ _LICENCE_FILE = re.compile(r"(^|/)(licen[cs]e|copying|notice|authors)", re.IGNOR
 
 # Wheels that come without their licence's text, and where that text lies in this repository.
 _TEXTS = {
-    "pyside6-essentials": ["packaging/licences/LGPL-3.0.txt", "packaging/licences/GPL-3.0.txt"],
+    "pyside6-essentials": [
+        "packaging/licences/LGPL-3.0.txt",
+        "packaging/licences/GPL-3.0.txt",
+        "packaging/licences/ICU.txt",
+    ],
     "shiboken6": ["packaging/licences/LGPL-3.0.txt", "packaging/licences/GPL-3.0.txt"],
     "tokenizers": ["LICENSE"],
 }
@@ -35,6 +39,12 @@ def package_licences(name: str) -> dict[str, bytes]:
     return texts
 
 
+def is_carried(name: str, modules: set[str]) -> bool:
+    """Whether an installed package has a part in a build that carries these top-level ``modules``."""
+    files = [Path(str(file)) for file in metadata.files(name) or [] if str(file).endswith(".py")]
+    return any(file.parts[0].removesuffix(".py") in modules for file in files)
+
+
 def python_licence() -> bytes:
     """The licence of the Python that the build carries."""
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -49,19 +59,22 @@ def python_licence() -> bytes:
 
 
 def system_licences(libraries: list[Path]) -> dict[str, bytes]:
-    """The copyright files of the Debian packages that ``libraries`` belong to, by package; empty elsewhere."""
+    """The copyright files of the Debian packages that ``libraries`` belong to, by package; empty on other systems.
+
+    Raises ValueError for a library whose package or copyright file is not found.
+    """
     if shutil.which("dpkg-query") is None:
         return {}
     texts = {}
     for library in libraries:
-        answer = subprocess.run(
-            ["dpkg-query", "--search", f"*/{library.name}"], capture_output=True, text=True, check=False
-        )
-        for line in answer.stdout.splitlines():
-            package = line.split(":")[0]
-            file = Path("/usr/share/doc") / package / "copyright"
-            if file.is_file():
-                texts[package] = file.read_bytes()
+        command = ["dpkg-query", "--search", f"*/{library.name}"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        packages = {line.split(":")[0] for line in answer.splitlines()}
+        files = {name: Path("/usr/share/doc") / name / "copyright" for name in packages}
+        found = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
+        if not found:
+            raise ValueError(f"no licence was found for the library {library.name}; see packaging/licences.py")
+        texts |= found
     return texts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import shutil
 import struct
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -75,6 +76,21 @@ def test_collected_licences_cover_python_fonts_and_the_model(tmp_path: Path) -> 
     overview = (tmp_path / "licences/README.txt").read_text(encoding="utf-8")
     for component in ("jinja2-3.1.6", "Python-3", "font-Inter", "font-JetBrainsMono", "model-SmolLM2-135M-Instruct"):
         assert component in overview
+
+
+def test_only_what_is_in_the_build_counts_as_carried() -> None:
+    from licences import is_carried
+
+    assert is_carried("markdown-it-py", {"markdown_it", "numpy"})
+    assert not is_carried("markdown-it-py", {"markdown", "numpy"})
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="system libraries are looked up in Debian's packages")
+def test_a_library_of_unknown_licence_ends_the_build() -> None:
+    from licences import system_licences
+
+    with pytest.raises(ValueError, match=r"libnobody\.so\.7"):
+        system_licences([Path("libnobody.so.7")])
 
 
 def test_the_menu_entry_opens_gguf_files() -> None:
