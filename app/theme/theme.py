@@ -23,9 +23,11 @@ class Theme(QObject):
     """Colours and fonts of the window.
 
     Signals:
+        changing: it is about to change; whoever holds many widgets that nobody sees may let them go first.
         changed: the palette changed; painted widgets drop what they cached and repaint.
     """
 
+    changing = Signal()
     changed = Signal()
     _current: Theme | None = None
 
@@ -125,6 +127,7 @@ class Theme(QObject):
         wanted = self._wanted()
         if wanted is self._palette and not force:
             return
+        self.changing.emit()
         self._palette = wanted
         self._colors.clear()
         if self._app is not None:

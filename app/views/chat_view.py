@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shiboken6
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtGui import QPalette, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QToolButton, QWidget
@@ -69,6 +70,7 @@ class ChatView(QScrollArea):
         # Opaque, so that scrolling moves pixels instead of painting everything anew.
         self._column.setAutoFillBackground(True)
         self._take_colors()
+        Theme.current().changing.connect(self._drop_unseen)
         Theme.current().changed.connect(self._take_colors)
         self._welcome = Welcome(self._column)
         self._dropped = self._make_dropped_mark()
@@ -172,6 +174,17 @@ class ChatView(QScrollArea):
         self.place()
         if any(view.busy for view in self.views.values()):
             self._controller.clock.request()
+
+    def _drop_unseen(self) -> None:
+        """Before the look changes: messages that nobody sees are made anew when they are shown, not styled anew now."""
+        editing = any(isinstance(view, BubbleView) and view.editor is not None for view in self.views.values())
+        if self._stale or editing or self.isVisible():
+            return
+        for view in self.views.values():
+            shiboken6.delete(view)  # at once: what waits for its deletion would still be styled
+        self.views.clear()
+        self._heights.clear()
+        self._stale = True
 
     def _add(self, message: Message) -> None:
         versions = self._controller.conversation(self.chat).siblings(message.id)

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication, QMessageBox, QToolButton, QWidget
 
 from app.state.sampling import ChatSettings
 from app.state.store import MemoryStore
+from app.theme import Theme
 from app.views.chat_list import CHAT_ROLE, ChatListModel
 from app.views.chat_settings import ChatSettingsDialog
 from app.views.error_card import ErrorCard
@@ -424,3 +425,40 @@ def test_a_long_message_is_wrapped_and_takes_little_room(window, words):
     assert widest <= toast.words.width()
     window.qtbot.mouseClick(toast.words, Qt.MouseButton.LeftButton)
     assert not toast.isVisible()
+
+
+@pytest.fixture
+def dark(window):
+    """Switches to dark colours; light ones are back at the end."""
+    yield lambda: (Theme.current().set_mode("dark"), window.settle())
+    Theme.current().set_mode("light")
+
+
+def test_a_chat_behind_others_is_the_same_after_the_colours_changed(window, dark):
+    first = window.chat
+    for number in range(12):
+        window.reply_to(f"question {number}", "a few words\n\n" * 6)
+    window.scroll(200)
+    stream = window.type_and_send("one more")
+    window.scroll(200)
+    window.write(stream, "before")
+    window.new_chat()
+    dark()
+    window.write(stream, "after")
+    window.window.show_chat(first)
+    window.settle()
+    view = window.pane(first).view
+    assert [one.message.text for one in view.views.values()] == [one.text for one in window.path(first)]
+    assert window.reply_view(first).canvas.source == "before after "
+    assert view.verticalScrollBar().value() == 200
+
+
+def test_a_message_being_edited_behind_other_tabs_survives_a_change_of_colours(window, dark):
+    window.reply_to("question", "answer")
+    first, bubble = window.chat, window.bubble()
+    bubble.start_editing()
+    bubble.editor.setPlainText("half typed")
+    window.new_chat()
+    dark()
+    window.window.show_chat(first)
+    assert window.bubble().editor.toPlainText() == "half typed"
