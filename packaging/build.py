@@ -123,18 +123,30 @@ def megabytes(path: Path) -> str:
 def make_archives(version: str) -> list[Path]:
     """The archive people download, and on Linux the Debian package."""
     say("Packing")
-    name = f"kvscope-{version}-{sys.platform}-{os.uname().machine if os.name == 'posix' else 'x86_64'}"
+    machine = os.uname().machine if os.name == "posix" else "x86_64"
+    name = f"kvscope-{version}-{sys.platform}-{machine}"
+    if sys.platform == "darwin":
+        return [zip_bundle(DIST / name)]
     if not sys.platform.startswith("linux"):
-        kind, what = "zip", "KVScope.app" if sys.platform == "darwin" else "kvscope"
-        return [Path(shutil.make_archive(str(DIST / name), kind, DIST, what))]
+        return [Path(shutil.make_archive(str(DIST / name), "zip", DIST, FOLDER.name))]
     from debian import build_deb
 
     archive = DIST / f"{name}.tar.xz"
-    run("tar", "-C", DIST, "--owner=0", "--group=0", "-cJf", archive, "kvscope", XZ_OPT="-T0 -3")
+    run("tar", "-C", DIST, "--owner=0", "--group=0", "-cJf", archive, FOLDER.name, XZ_OPT="-T0 -3")
     made = [archive]
     if shutil.which("dpkg-deb"):
         made.append(build_deb(FOLDER, BUILD / "deb", version, DIST))
     return made
+
+
+def zip_bundle(folder: Path) -> Path:
+    """On macOS: the application with the licences beside it, zipped by the tool that keeps links and signatures."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(DIST / "KVScope.app", folder / "KVScope.app", symlinks=True)
+    shutil.copytree(FOLDER / "licences", folder / "licences")
+    archive = folder.with_name(f"{folder.name}.zip")
+    run("ditto", "-c", "-k", "--keepParent", folder, archive)
+    return archive
 
 
 def main() -> int:
