@@ -11,9 +11,18 @@ softmax: Milakov and Gimelshein 2018; grouped queries: Ainslie et al. 2023.
 
 from __future__ import annotations
 
-from engine.kernels.columns import fma_columns, load_columns, scale_columns, store_columns, zero_columns
+from collections.abc import Callable
+
 from engine.kernels.cpu import target
-from engine.kernels.half import load_h
+from engine.kernels.grids import (
+    addresses,
+    fma_grid,
+    load_each,
+    load_row,
+    load_scaled_grid,
+    store_grid,
+    zero_grid,
+)
 from engine.kernels.kernel import Kernel, helper, kernel
 from engine.kernels.layout import (
     C_ATTEND_LIST,
@@ -55,6 +64,8 @@ B_ROW, B_COUNT, B_PART, B_PARTS, B_SLOT = range(5)
 BLOCK_WORDS = 8
 
 COLUMNS = 8 if target().avx512 else 4
+_REGISTERS = 28 if target().avx512 else 0
+"""Vectors that registers hold beside what else a loop needs; with few registers one vector at a time is best."""
 TILE, PARTITION = 64, 512
 _NAMES = {2: "half", 4: "float"}
 _LOWEST, _HIDDEN = -1e30, -3e38
@@ -82,47 +93,87 @@ def padded(head_size: int) -> int:
     return -(-head_size // 16) * 16
 
 
+def _vectors_at_once(m: int) -> int:
+    """How many vectors beside ``m`` columns the registers hold: accumulators, the vectors themselves and a factor."""
+    return max(1, min(TILE // 16, _REGISTERS // (m + 1)))
+
+
+def _named(name: str, function: Callable[..., None]) -> Callable[..., None]:
+    """A helper of its own name: variants of one function must not share their symbols in the on-disk cache."""
+    function.__qualname__ = name
+    return helper(function)
+
+
+def _score_vectors(m: int, n: int, element: int) -> Callable[..., None]:
+    """Scores of ``m`` columns with the ``n`` vectors from ``first`` on."""
+
+    def score(args, scratch, first, step):
+        keys = addresses(n, scratch + 8 * (W_K + first))
+        acc = zero_grid(m, n)
+        queries = scratch + _BODY
+        at = 0
+        for _ in range(get(args, A_HEAD_SIZE)):
+            acc = fma_grid(acc, load_each(element, keys, at), queries, 4)
+            at += step
+            queries += 4 * COLUMNS
+        store_grid(acc, n, scratch + _SCORES + 64 * first, 4 * TILE)
+
+    return _named(f"attend_score_{m}_{n}_{element}", score)
+
+
 def _scores(m: int, element: int) -> Kernel:
     """Scores of ``m`` columns with vectors [begin, end) of a tile; ``element`` bytes a KV value."""
-    load = load_h if element == 2 else load_f
+    n = _vectors_at_once(m)
+    some, one = _score_vectors(m, n, element), _score_vectors(m, 1, element)
 
     def scores(context, args, begin, end, scratch):
         step = element * get(context, C_PAGE_ROWS)
-        for v in range(begin, end):
-            k = get(scratch, W_K + v)
-            acc = zero_columns(m)
-            queries = scratch + _BODY
-            for _ in range(get(args, A_HEAD_SIZE)):
-                acc = fma_columns(acc, load(k), queries, 4)
-                k += step
-                queries += 4 * COLUMNS
-            store_columns(acc, scratch + _SCORES + 64 * v, 4 * TILE)
+        v = begin
+        while v + n <= end:
+            some(args, scratch, v, step)
+            v += n
+        while v < end:
+            one(args, scratch, v, step)
+            v += 1
 
     return Kernel(f"attend_scores_{m}_{_NAMES[element]}", scores)
+
+
+def _add_values(m: int, n: int, element: int) -> Callable[..., None]:
+    """Entries d … d + 16 * ``n`` - 1 of the values, for the accumulators at ``at``."""
+
+    def add(scratch, d, at, size, step, end):
+        acc = load_scaled_grid(m, n, at, 4 * size, scratch + 8 * W_FACTOR)
+        for v in range((end + 15) // 16):
+            x = get(scratch, W_V + v) + element * d
+            weights = scratch + _SCORES + 64 * v
+            for _ in range(min(16, end - 16 * v)):
+                acc = fma_grid(acc, load_row(element, n, x), weights, 4 * TILE)
+                x += step
+                weights += 4
+        store_grid(acc, n, at, 4 * size)
+
+    return _named(f"attend_add_{m}_{n}_{element}", add)
 
 
 def _values(m: int, element: int) -> Kernel:
     """Add the values of positions [0, end) of a tile, weighted, to the accumulators of ``m`` columns, which are first
     multiplied by their factors."""
-    load = load_h if element == 2 else load_f
+    n = _vectors_at_once(m)
+    some, one = _add_values(m, n, element), _add_values(m, 1, element)
 
     def values(context, args, begin, end, scratch):
         head_size = get(args, A_HEAD_SIZE)
         size = (head_size + 15) // 16 * 16
-        step = element * head_size
-        for i in range(0, head_size, 16):
+        at = scratch + _BODY + 4 * COLUMNS * size
+        i = 0
+        while i + 16 * n <= head_size:
+            some(scratch, i, at + 4 * i, size, element * head_size, end)
+            i += 16 * n
+        while i < head_size:
             # The last vector of an odd head size overlaps the one before, so as not to read past a page.
-            d = min(i, head_size - 16)
-            at = scratch + _BODY + 4 * (COLUMNS * size + i)
-            acc = scale_columns(load_columns(m, at, 4 * size), scratch + 8 * W_FACTOR, 8)
-            for v in range((end + 15) // 16):
-                x = get(scratch, W_V + v) + element * d
-                weights = scratch + _SCORES + 64 * v
-                for _ in range(min(16, end - 16 * v)):
-                    acc = fma_columns(acc, load(x), weights, 4 * TILE)
-                    x += step
-                    weights += 4
-            store_columns(acc, at, 4 * size)
+            one(scratch, min(i, head_size - 16), at + 4 * i, size, element * head_size, end)
+            i += 16
 
     return Kernel(f"attend_values_{m}_{_NAMES[element]}", values)
 
