@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 OLDEST_FIRST_EVERY = 4
 """Prompts are read shortest first; in every fourth step the oldest comes first, so that short ones cannot starve it."""
 
-SMALLEST_READ = 4
+SMALLEST_READ = 2
 """Prompt tokens that a step reads at least, and in multiples of which: few enough that one running chat hardly waits."""
 
 
@@ -52,7 +52,7 @@ class Scheduler:
         max_streams: int = 8,
         max_queue: int = 64,
         chunk: int = 128,
-        pace: float | None = 1.5,
+        pace: float | None = 0.9,
         text_factory: TextFactory = NoText,
         share_in_flight: bool = True,
         clock: Callable[[], float] = time.perf_counter,
