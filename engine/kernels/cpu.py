@@ -102,6 +102,11 @@ class Cpu:
             return 6
         return 3 if self.x86 else 4
 
+    @property
+    def widest_tile(self) -> int:
+        """As ``columns`` where one pass more would cost more than a few values that the registers do not hold."""
+        return self.columns + 2 if self.avx512 else self.columns
+
 
 def target_name() -> str:
     """The CPU name that Numba compiles for."""

@@ -1,6 +1,6 @@
 """Products of quantized activations and packed weights.
 
-A tile kernel multiplies blocks of 16 weight rows by 1 … 6 columns (rows of activations) at once, so that weights are
+A tile kernel multiplies blocks of 16 weight rows by 1 … 8 columns (rows of activations) at once, so that weights are
 read once for all of them. Integer dot products are exact, and groups are added in ascending order, one fused
 multiply-add each: a column's result does not depend on which others are computed with it.
 """
@@ -49,7 +49,8 @@ from engine.kernels.simd import get, get_f, load_f, splat_f
 from engine.kernels.sync import invoke
 
 COLUMNS = target().columns
-_EXPAND_ABOVE = 2 * COLUMNS
+WIDEST = target().widest_tile
+_EXPAND_ABOVE = 2 * WIDEST
 """With three tiles or more an expanded block is worth its making."""
 _LARGEST_EXPANDED = 512 << 10
 
@@ -191,10 +192,12 @@ def run_tiles(args, first, rows, begin, end, scratch):
     """Blocks [begin, end) of 16 outputs for ``rows`` rows from ``first`` on, shared out to tile kernels.
 
     The widths of the tiles are as even as can be, and each block of weights serves all rows while it is in the cache;
-    for many rows it is expanded first, which changes no result.
+    for many rows it is expanded first, which changes no result. Up to two tiles may be as wide as ``WIDEST``, which
+    saves unpacking the weights once more; where they are unpacked already, tiles of ``COLUMNS`` are faster.
     """
     tiles = get(args, M_TILES)
-    if rows <= COLUMNS:
+    widest = COLUMNS if rows > _EXPAND_ABOVE else WIDEST
+    if rows <= WIDEST:
         invoke(get(tiles, rows), args, first, begin, end, scratch)
         return
     expand = get(args, M_EXPAND) if rows > _EXPAND_ABOVE else 0
@@ -205,7 +208,7 @@ def run_tiles(args, first, rows, begin, end, scratch):
             invoke(expand, args, 0, block, block + 1, scratch)
         at = first
         left = rows
-        turns = (rows + COLUMNS - 1) // COLUMNS
+        turns = (rows + widest - 1) // widest
         while turns > 0:
             m = (left + turns - 1) // turns
             invoke(get(tiles, m), args, at, block, block + 1, scratch)
@@ -222,11 +225,11 @@ def matmul_rows(context, args, begin, end, scratch):
 
 def _tiles(fmt: Format) -> tuple[Kernel, ...]:
     make = _halves_tile if fmt.halves else _whole_tile
-    return tuple(make(fmt, m) for m in range(1, COLUMNS + 1))
+    return tuple(make(fmt, m) for m in range(1, (COLUMNS if fmt.expanded else WIDEST) + 1))
 
 
 TILES = {fmt.name: _tiles(fmt) for fmt in (*FORMATS, *EXPANDED)}
-FLOAT_TILES = {kind: tuple(_float_tile(kind, m) for m in range(1, COLUMNS + 1)) for kind in (F32, F16, BF16)}
+FLOAT_TILES = {kind: tuple(_float_tile(kind, m) for m in range(1, WIDEST + 1)) for kind in (F32, F16, BF16)}
 EXPANDERS = {fmt.name: _expander(fmt) for fmt in FORMATS if fmt.planes != (8,)}
 
 
