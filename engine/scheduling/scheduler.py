@@ -30,7 +30,7 @@ OLDEST_FIRST_EVERY = 4
 """Prompts are read shortest first; in every fourth step the oldest comes first, so that short ones cannot starve it."""
 
 SMALLEST_READ = 2
-"""Prompt tokens that a step reads at least, and in multiples of which: few enough that one running chat hardly waits."""
+"""Prompt tokens that a step reads at least, and in multiples of which: so few that one running chat hardly waits."""
 
 
 class Scheduler:
