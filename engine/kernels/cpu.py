@@ -7,8 +7,13 @@ decides by the table below; an unknown name gets the plain path, which runs ever
 
 from __future__ import annotations
 
+import ctypes
+import os
+import platform
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import llvmlite.binding as llvm
 from numba.core import config
@@ -81,7 +86,8 @@ class Cpu:
 
     ``vnni512``/``vnni256``: byte dot products in 512- or 256-bit registers; ``avx512``: 512-bit integer and float
     arithmetic; ``fma``: fused multiply-add (else multiply, then add: the only place where results may differ between
-    CPUs); ``f16``: float16 conversion; ``x86``: the x86 family, ``ssse3`` with byte shuffles.
+    CPUs); ``f16``, ``bf16``: float16 and bfloat16 conversion; ``amx``: products of bfloat16 tiles; ``x86``: the x86
+    family, ``ssse3`` with byte shuffles.
     """
 
     name: str
@@ -94,6 +100,8 @@ class Cpu:
     vnni256: bool
     fma: bool
     f16: bool
+    bf16: bool
+    amx: bool
 
     @property
     def columns(self) -> int:
@@ -127,6 +135,33 @@ def target() -> Cpu:
     return describe(target_name(), target_features(), llvm.get_default_triple())
 
 
+TileUnit = Literal["amx", "emulated"]
+TILES_VARIABLE = "KVSCOPE_TILES"
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+
+
+def tile_unit() -> TileUnit | None:
+    """What multiplies the tiles of prompt rows; None: they use the integer products of generated rows.
+
+    The variable ``KVSCOPE_TILES`` set to ``emulated`` computes the same without tile registers (slowly: for tests), set
+    to ``off`` it leaves tiles out.
+    """
+    match os.environ.get(TILES_VARIABLE):
+        case "off":
+            return None
+        case "emulated":
+            return "emulated"
+    return "amx" if target().amx and _tiles_granted() else None
+
+
+@lru_cache(maxsize=1)
+def _tiles_granted() -> bool:
+    """Whether the system lets this process use tile registers. Linux wants to be asked, once for all threads."""
+    if sys.platform != "linux" or platform.machine() != "x86_64" or sys.maxsize < 1 << 32:
+        return False
+    return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0
+
+
 def describe(name: str, features: str, triple: str) -> Cpu:
     """The target that LLVM knows as ``name`` with ``features`` added or taken away."""
     x86 = triple.startswith(("x86_64", "amd64", "i686"))
@@ -149,6 +184,8 @@ def describe(name: str, features: str, triple: str) -> Cpu:
         vnni256=x86 and "avx2" in have and ("avxvnni" in have or (avx512 and "avx512vnni" in have)),
         fma=arm or (x86 and "fma" in have),
         f16=arm or (x86 and "f16c" in have),
+        bf16=x86 and avx512 and "avx512bf16" in have,
+        amx=x86 and {"amx-tile", "amx-bf16"} <= have,
     )
 
 

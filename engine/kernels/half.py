@@ -16,6 +16,22 @@ from engine.kernels.emit import FLOAT, V_F32, V_I16, V_I32, WORD, address, const
 V_HALF = ir.VectorType(ir.HalfType(), 16)
 
 
+class _BFloat(ir.Type):
+    """LLVM's bfloat, which llvmlite does not name."""
+
+    def _to_string(self):
+        return "bfloat"
+
+    def __eq__(self, other):
+        return isinstance(other, _BFloat)
+
+    def __hash__(self):
+        return hash(_BFloat)
+
+
+V_BFLOAT = ir.VectorType(_BFloat(), 16)
+
+
 def _same(like, value):
     """An integer constant shaped like ``like`` (a vector or a scalar type)."""
     return constant(like, value) if isinstance(like, ir.VectorType) else ir.Constant(like, value)
@@ -94,6 +110,27 @@ def load_bf(b, where):
     """16 bfloat16, widened."""
     wide = b.zext(load(b, where, V_I16, 2), V_I32)
     return b.bitcast(b.shl(wide, constant(V_I32, 16)), V_F32)
+
+
+def narrow_to_bfloat(b, value):
+    """16 float32 to bfloat16 bits by integer arithmetic, round to nearest even."""
+    bits = b.bitcast(value, V_I32)
+    odd = b.and_(b.lshr(bits, constant(V_I32, 16)), constant(V_I32, 1))
+    rounded = b.add(b.add(bits, constant(V_I32, 0x7FFF)), odd)
+    quiet = b.or_(bits, constant(V_I32, 0x400000))
+    rounded = b.select(b.fcmp_unordered("uno", value, value), quiet, rounded)
+    return b.trunc(b.lshr(rounded, constant(V_I32, 16)), V_I16)
+
+
+def emit_store_bfloat(b, where, value):
+    """Emit a store of 16 lanes as bfloat16, rounded to nearest even (in hardware subnormal numbers become zero)."""
+    store(b, b.fptrunc(value, V_BFLOAT) if target().bf16 else narrow_to_bfloat(b, value), where, 2)
+
+
+@primitive(types.void, address, f32x16)
+def store_bf(b, where, value):
+    """Store 16 lanes as bfloat16."""
+    emit_store_bfloat(b, where, value)
 
 
 @primitive(types.float32, types.int64)

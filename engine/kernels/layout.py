@@ -21,6 +21,8 @@ int32 1 if the group has high digits: code = low + 128 * high."""
 # Matmul.
 M_WEIGHTS, M_BLOCK_BYTES, M_GROUPS, M_COLS, M_X, M_OUT = range(6)
 M_OUTPUTS, M_BIAS, M_SCALE, M_ADD, M_ROWS = range(6, 11)
-M_TILES, M_EXPAND, M_EXPANDED_TILES = range(11, 14)
+M_TILES, M_EXPAND, M_EXPANDED_TILES, M_SPAN = range(11, 15)
 """``M_X`` is a table of row addresses: of quantized records, or of float32 for float weights. ``M_TILES`` a table of
-kernels by number of columns; ``M_EXPAND`` a kernel that expands a block, or 0, and the tiles for expanded blocks."""
+kernels by number of columns; ``M_EXPAND`` a kernel that expands a block, or 0, and the tiles for expanded blocks.
+For products on matrix tiles (``tile_matmul``) ``M_X`` is the address of the rows as tiles, and ``M_SPAN`` says how many
+blocks are expanded at a time."""

@@ -17,8 +17,10 @@ from gguf import GGMLQuantizationType
 
 from engine.kernels import executor, kernel
 from engine.kernels.cache_locator import prune
+from engine.kernels.cpu import TileUnit, tile_unit
 from engine.kernels.formats import BY_TYPE, FLOATS, expanded
 from engine.kernels.kernel import Kernel
+from engine.kernels.tile_check import usable_tile_unit
 
 _TYPED = ("matmul_", "expand_", "pack_", "read_", "attend_")
 _MOST_PROCESSES = 4
@@ -28,10 +30,13 @@ def needed(types: Iterable[str] | None = None, kv_dtype: str | None = None) -> l
     """The kernels that models with tensors of these types (GGUF names; None: all types) and this KV type (None: both)
     may call."""
     kinds = None if types is None else {name for t in types for name in _names(GGMLQuantizationType[t])}
+    unit = tile_unit()
     found = []
     for name, made in kernel.registry.items():
         family, _, rest = name.partition("_")
-        if f"{family}_" not in _TYPED or not rest:
+        if family == "tiles":
+            keep = unit is not None and _of_tiles(rest, unit, kinds)
+        elif f"{family}_" not in _TYPED or not rest:
             keep = True
         elif family == "attend":
             keep = kv_dtype is None or not rest.endswith(("half", "float")) or rest.endswith(_KV_NAMES[kv_dtype])
@@ -41,6 +46,13 @@ def needed(types: Iterable[str] | None = None, kv_dtype: str | None = None) -> l
         if keep:
             found.append(made)
     return found
+
+
+def _of_tiles(rest: str, unit: TileUnit, kinds: set[str] | None) -> bool:
+    """Whether the kernel ``tiles_{rest}`` is needed where ``unit`` multiplies."""
+    if rest.startswith("rows_"):
+        return rest == f"rows_{unit}"
+    return kinds is None or rest in kinds or rest == "convert"
 
 
 _KV_NAMES = {"float16": "half", "float32": "float"}
@@ -116,6 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     for done, name in enumerate(warm(kernels, options.processes), 1):
         sys.stdout.write(json.dumps({"done": done, "total": len(kernels), "name": name}) + "\n")
         sys.stdout.flush()
+    usable_tile_unit()  # a processor whose tiles are bad shows it here, before the application depends on them
     prune()
     return 0
 

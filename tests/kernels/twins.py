@@ -64,6 +64,12 @@ def quantize_row(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(groups * inverse[:, None]).astype(np.int32), scales
 
 
+def to_bfloat(x: np.ndarray) -> np.ndarray:
+    """Numbers rounded to the nearest even bfloat16, as float32."""
+    bits = np.ascontiguousarray(x, F).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(F)
+
+
 class Quantized:
     """Records of quantized rows as the kernels read them."""
 
