@@ -10,12 +10,14 @@ import numpy as np
 from engine.errors import CancelledError, UnsupportedModelError
 from engine.kernels import layout
 from engine.kernels.attention_plan import AttentionPlan
-from engine.kernels.lowering import lower, weights_of
+from engine.kernels.lowered import lower
+from engine.kernels.lowering import weights_of
 from engine.kernels.ops import Batch, Program
 from engine.kernels.packing import pack_all
 from engine.kernels.phases import KINDS
 from engine.kernels.sampling import SampleRow, sample_rows
 from engine.kernels.team import Team
+from engine.kernels.tile_check import usable_tile_unit
 
 _SMALLEST_HEAD = 16
 
@@ -25,7 +27,7 @@ class Executor:
 
     ``step`` is called from one thread at a time; ``cancel`` may be set from any thread. ``progress`` hears of loading
     (0 … 1), and loading ends with ``CancelledError`` when ``cancelled`` says so. Registers belong to the executor: a
-    step's results are in the caller's arrays when it returns.
+    step's results are in the caller's arrays when it returns. ``tiles`` says what multiplies the rows of prompt steps.
     """
 
     def __init__(
@@ -81,12 +83,14 @@ class Executor:
             if progress is not None:
                 progress(done / total)
         self._tensors = tensors  # their ids are the keys of the packed weights
+        self.tiles = usable_tile_unit()
         self._lowered = lower(
             self.program,
             self._packed,
             max_rows=self.max_rows,
             kv_bytes=self.kv_dtype.itemsize,
             threads=self._team.threads,
+            tiles=self.tiles,
         )
         self._team.reserve_scratch(self._lowered.scratch_bytes)
 
@@ -125,13 +129,13 @@ class Executor:
         if not 0 < n <= self.max_rows:
             raise ValueError(f"a step has 1 to {self.max_rows} rows, not {n}")
         tables = self._describe(batch, n, wanted)
-        lowered = self._lowered
-        phases = lowered.n_body
+        plan = self._lowered.plan(n, batch.lane)
+        phases = plan.n_body
         if wanted:
             self._describe_head(batch, wanted)
             only_hidden = batch.hidden is not None and not batch.logits
-            phases = lowered.n_hidden if only_hidden else lowered.n_phases
-        self._team.run_at(lowered.program_at(n), phases, self._context_at)
+            phases = plan.n_hidden if only_hidden else plan.n_phases
+        self._team.run_at(plan.address, phases, self._context_at)
         del tables
         if self._team.cancelled:
             self._team.cancelled = False

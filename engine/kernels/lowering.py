@@ -19,68 +19,61 @@ from engine.kernels.formats import GROUP, expanded
 from engine.kernels.kernel import Kernel
 from engine.kernels.ops import Program, Reg, Tensor
 from engine.kernels.packing import Packed, reader_arguments
-from engine.kernels.phases import Phase, PhaseOp, phase_tables
+from engine.kernels.phases import Phase, PhaseOp
 from engine.kernels.team import CHECKPOINT, PARALLEL
 from engine.kernels.workspace import Workspace, address
 
 _ITEM_FLOATS = 4096
-_MANY_ROWS = 32
-
-
-class Lowered:
-    """A program as ``n_phases`` phases; the first ``n_body`` are the body, ``n_hidden`` those up to the final norm.
-    Row tables of the head (``residual``, ``hidden``, ``logits``) are filled in per step."""
-
-    def __init__(self, lowering: Lowering, threads: int) -> None:
-        self.n_body, self.n_hidden = lowering.n_body, lowering.n_hidden
-        self.residual, self.hidden, self.logits = lowering.residual, lowering.hidden, lowering.logits
-        self.residual_rows = lowering.body_tables[lowering.program.residual.index]
-        self.hidden_rows = lowering.body_tables[lowering.program.hidden.index]
-        self.workspace_bytes = lowering.work.bytes
-        self.scratch_bytes = lowering.scratch_bytes
-        self.group = lowering.group
-        self._kept = lowering
-        self.n_phases = len(lowering.phases)
-        self._few = phase_tables(lowering.phases, threads)
-        self._many = phase_tables(lowering.phases, threads, many_rows=True)
-        self._addresses = address(self._few[0]), address(self._many[0])
-
-    def program_at(self, rows: int) -> int:
-        """Address of the phases for a step of ``rows`` rows, as ``Team.run_at`` takes it."""
-        return self._addresses[rows >= _MANY_ROWS]
 
 
 class Lowering:
-    """Builds the phases of one program; keeps everything that they point to."""
+    """Builds the phases of one program; keeps everything that they point to. The phases work in the registers of
+    ``like``, if that is given."""
 
-    def __init__(self, program: Program, packed: dict[int, Packed], max_rows: int, kv_bytes: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        packed: dict[int, Packed],
+        max_rows: int,
+        kv_bytes: int,
+        like: Lowering | None = None,
+    ) -> None:
         self.program, self.packed, self.max_rows, self.kv_bytes = program, packed, max_rows, kv_bytes
-        self.work = Workspace(max_rows)
         self.phases: list[Phase] = []
         self.scratch_bytes = attention.scratch_bytes(program.head_size)
         self.group = 1
         self.n_hidden = 0
         self._pending: list[PhaseOp] = []
-        self._source = layout.C_ROWS
-        self._quantized: dict[int, np.ndarray] = {}
-        self._fresh: set[int] = set()
-        self._shared: dict[Hashable, Any] = {}
-        self.residual, self.hidden, self.logits = self.work.table(), self.work.table(), self.work.table()
-        self.tables = [
-            self.logits if index == program.logits.index else self.work.register(width)
-            for index, width in enumerate(program.registers)
-        ]
-        self.body_tables = tuple(self.tables)
+        self.source = layout.C_ROWS
+        self._fresh: dict[int, set[str]] = {}
+        if like is None:
+            self._make_registers()
+        else:
+            self._share_registers(like)
+        self.tables = list(self.body_tables)
         for op in program.body:
             self._lower(op)
         self.flush()
         self.n_body = len(self.phases)
         self._lower_head(program)
 
+    def _make_registers(self) -> None:
+        self.work = Workspace(self.max_rows)
+        self._shared: dict[Hashable, Any] = {}
+        self.residual, self.hidden, self.logits = self.work.table(), self.work.table(), self.work.table()
+        self.body_tables = tuple(
+            self.logits if index == self.program.logits.index else self.work.register(width)
+            for index, width in enumerate(self.program.registers)
+        )
+
+    def _share_registers(self, like: Lowering) -> None:
+        self.work, self._shared, self.body_tables = like.work, like._shared, like.body_tables
+        self.residual, self.hidden, self.logits = like.residual, like.hidden, like.logits
+
     def _lower_head(self, program: Program) -> None:
         """The head reads the wanted rows of the residual through a table of its own, and writes its final norm and
         logits where the step wants them."""
-        self._source = layout.C_WANTED
+        self.source = layout.C_WANTED
         self._fresh.clear()
         self.tables[program.residual.index] = self.residual
         for number, op in enumerate(program.head):
@@ -101,14 +94,25 @@ class Lowering:
         """Add an operation on single rows; ``out`` is the register that it changes."""
         self._pending.append(PhaseOp(kernel, args, width))
         if out is not None:
-            self._fresh.discard(out.index)
+            self.changed(out)
+
+    def changed(self, register: Reg) -> None:
+        """What was made of a register's rows no longer holds."""
+        self._fresh.pop(register.index, None)
+
+    def once(self, register: Reg, form: str, make: Callable[[], PhaseOp]) -> None:
+        """Add an operation that makes ``form`` of a register's rows, unless that was made since they changed."""
+        forms = self._fresh.setdefault(register.index, set())
+        if form not in forms:
+            self._pending.append(make())
+            forms.add(form)
 
     def flush(self) -> None:
         """End the phase of row operations under construction."""
         if self._pending:
             width = max(op.units for op in self._pending)
             step = max(1, _ITEM_FLOATS // width)
-            self.phases.append(Phase("rows", self._source, self._pending, step=step))
+            self.phases.append(Phase("rows", self.source, self._pending, step=step))
             self._pending = []
 
     def _lower(self, op: ops.Op) -> None:
@@ -151,7 +155,7 @@ class Lowering:
 
     def _norm(self, op: ops.RmsNorm) -> None:
         part = op.x.width // op.groups
-        at_head = self._source == layout.C_WANTED and op.out.index == self.program.hidden.index
+        at_head = self.source == layout.C_WANTED and op.out.index == self.program.hidden.index
         out = int(self.hidden.ctypes.data) if at_head else self.at(op.out)
         words = {
             rowops.N_X_ROWS: self.at(op.x),
@@ -218,18 +222,25 @@ class Lowering:
         self.phases.append(phase)
         merge = [PhaseOp(attention.merge_attention, args)]
         self.phases.append(Phase("attention", layout.C_MERGE_BLOCKS, merge, multiplier=op.kv_heads))
-        self._fresh.discard(op.out.index)
+        self.changed(op.out)
 
     # -- products
 
     def _matmul(self, op: ops.Matmul) -> None:
-        packed = self.packed[id(op.weight)]
-        source = self.quantize(op.x) if packed.format else self.at(op.x)
+        made = self.multiplying(op, self.packed[id(op.weight)])
         self.flush()
+        self._share(made, op)
+        self.changed(op.out)
+
+    def multiplying(self, op: ops.Matmul, packed: Packed) -> PhaseOp:
+        """The operation of a product; what it needs of its rows is added before."""
+        source = self.quantize(op.x) if packed.format else self.at(op.x)
+        return PhaseOp(matmul.matmul_rows, self.arguments(op, packed, source), packed.blocks, packed.block_bytes)
+
+    def arguments(self, op: ops.Matmul, packed: Packed, source: int) -> np.ndarray:
+        """Arguments of an operation's product."""
         bias = self.work.vector(op.bias) if op.bias is not None else 0
-        args = self.product(packed, source, self.at(op.out), bias=bias, add=op.add, scale=op.scale)
-        self._share(PhaseOp(matmul.matmul_rows, args, packed.blocks, packed.block_bytes), op)
-        self._fresh.discard(op.out.index)
+        return self.product(packed, source, self.at(op.out), bias=bias, add=op.add, scale=op.scale)
 
     def product(
         self,
@@ -253,7 +264,7 @@ class Lowering:
             layout.M_BIAS: bias,
             layout.M_OUTPUTS: packed.rows,
             layout.M_ADD: int(add),
-            layout.M_ROWS: self._source,
+            layout.M_ROWS: self.source,
             layout.M_TILES: self.work.kernels(matmul.tiles(packed.format, packed.kind)),
         }
         if packed.format and (size := matmul.expanded_bytes(packed.format, packed.groups)):
@@ -268,25 +279,21 @@ class Lowering:
         joins = (
             last is not None
             and last.reads == op.x.index
-            and last.source == self._source
+            and last.source == self.source
             and op.out.index not in last.writes | {op.x.index}
         )
         if last is None or not joins:
-            kind = "head" if self._source == layout.C_WANTED else "matmul"
-            last = Phase(kind, self._source, [], PARALLEL, reads=op.x.index)
+            kind = "head" if self.source == layout.C_WANTED else "matmul"
+            last = Phase(kind, self.source, [], PARALLEL, reads=op.x.index)
             self.phases.append(last)
         last.ops.append(made)
         last.writes.add(op.out.index)
 
     def quantize(self, x: Reg) -> int:
         """Address of the table of a register's quantized rows, which are made once after each change of it."""
-        if x.index not in self._quantized:
-            self._quantized[x.index] = self.work.rows(self.record_bytes(x.width))
-        at = int(self._quantized[x.index].ctypes.data)
-        if x.index not in self._fresh:
-            self._pending.append(self.quantizing(self.at(x), at, x.width))
-            self._fresh.add(x.index)
-        return at
+        rows = self.shared(("codes", x.index), lambda: self.work.rows(self.record_bytes(x.width)))
+        self.once(x, "codes", lambda: self.quantizing(self.at(x), address(rows), x.width))
+        return address(rows)
 
     def quantizing(self, rows: int, out_rows: int, width: int) -> PhaseOp:
         """The operation that quantizes rows of ``width``, from one table of addresses to another."""
@@ -317,8 +324,3 @@ def weights_of(program: Program) -> list[Tensor]:
             case ops.Experts():
                 found |= {id(tensor): tensor for tensor in (op.gate, op.up, op.down)}
     return list(found.values())
-
-
-def lower(program: Program, packed: dict[int, Packed], *, max_rows: int, kv_bytes: int, threads: int) -> Lowered:
-    """Phases of ``program`` over its packed weights (by ``id`` of the tensor)."""
-    return Lowered(Lowering(program, packed, max_rows, kv_bytes), threads)
