@@ -388,8 +388,10 @@ def main() -> None:
     with screen() as server:
         from PySide6.QtWidgets import QApplication
 
+        from app.application import SWITCH_S
         from app.theme import Theme
 
+        sys.setswitchinterval(SWITCH_S)  # as the application does
         app = QApplication(sys.argv[:1])
         Theme.install(app, "light")
         if {"streams", "idle"} & set(arguments.parts):
