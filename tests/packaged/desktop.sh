@@ -42,7 +42,8 @@ new_person() { # new_person NAME HOME: a new account, with nothing in its home f
   install -d -o "$person" -m 700 "/run/$person"
 }
 as_person() {
-  runuser -u "$person" -- env -i HOME="$home" PATH=/usr/bin:/bin LANG="${LANG-C.UTF-8}" ${DISPLAY:+DISPLAY="$DISPLAY"} \
+  setpriv --reuid "$person" --regid "$person" --init-groups \
+    env -i HOME="$home" PATH=/usr/bin:/bin LANG="${LANG-C.UTF-8}" ${DISPLAY:+DISPLAY="$DISPLAY"} \
     XDG_RUNTIME_DIR="/run/$person" "$@"
 }
 start_desktop() {
