@@ -71,6 +71,8 @@ class ChatController(QObject):
         self._streams = itertools.count(1)
         self.tracker = ReplyTracker(bridge, store, clock, self)
         self.tracker.grew.connect(self.reply_grew)
+        self._told: dict[str, object] = {}
+        """What was last said of each chat's activity."""
         self.tracker.progressed.connect(self._on_progressed)
         self.tracker.ended.connect(self._on_ended)
 
@@ -352,7 +354,11 @@ class ChatController(QObject):
 
     def _on_progressed(self, chat: str, message: str) -> None:
         self.reply_changed.emit(chat, message)
-        self.activity_changed.emit(chat)
+        live = self.live(chat)
+        told = live and (live.phase, live.place, live.n_read)
+        if self._told.get(chat) != told:  # at every token only the reply itself changes
+            self._told[chat] = told
+            self.activity_changed.emit(chat)
 
     def _on_ended(self, chat: str, message: str) -> None:
         conversation = self._open.get(chat)

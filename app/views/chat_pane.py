@@ -103,6 +103,7 @@ class ChatPane(QWidget):
         self.view.edit_draft.connect(self._on_edit_draft)
         controller.activity_changed.connect(self._on_activity)
         controller.path_changed.connect(self._on_activity)
+        controller.reply_changed.connect(self._on_reply_changed)
         self._bridge.state.connect(self._on_engine_state)
 
     def _on_sent(self, text: str) -> None:
@@ -110,6 +111,10 @@ class ChatPane(QWidget):
             self.save_view()
         else:
             self.composer.set_text(text)
+
+    def _on_reply_changed(self, chat: str, _message: str) -> None:
+        if chat == self.chat and self.isVisible():
+            self._show_context(None)
 
     def _on_activity(self, chat: str) -> None:
         if chat == self.chat:

@@ -16,6 +16,7 @@ from engine.kernels.attention import (
     PARTITION,
     partial_bytes,
 )
+from engine.kernels.layout import address_of
 from engine.kernels.packing import aligned
 
 _ITEMS_A_THREAD = 4
@@ -51,9 +52,9 @@ class AttentionPlan:
         if few and threads > 1 and positions.max() >= PARTITION:
             merges, blocks = self._split(blocks, positions)
         self._kept = blocks, merges
-        context[layout.C_ATTEND_BLOCKS], context[layout.C_ATTEND_LIST] = len(blocks), blocks.ctypes.data
-        context[layout.C_MERGE_BLOCKS], context[layout.C_MERGE_LIST] = len(merges), merges.ctypes.data
-        context[layout.C_PARTIALS] = self._partials.ctypes.data
+        context[layout.C_ATTEND_BLOCKS], context[layout.C_ATTEND_LIST] = len(blocks), address_of(blocks)
+        context[layout.C_MERGE_BLOCKS], context[layout.C_MERGE_LIST] = len(merges), address_of(merges)
+        context[layout.C_PARTIALS] = address_of(self._partials)
 
     def _cut(self, positions: np.ndarray, owner: np.ndarray) -> np.ndarray:
         """Blocks that stand for all their partitions."""

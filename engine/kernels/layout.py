@@ -6,6 +6,8 @@ sessions and let the head read only the wanted rows.
 
 from __future__ import annotations
 
+import numpy as np
+
 # The step's context.
 C_ROWS, C_WANTED, C_TOKENS, C_POSITIONS, C_OWNERS, C_TABLES, C_MEMORY, C_PAGE_BYTES, C_PAGE_ROWS = range(9)
 C_ATTEND_BLOCKS, C_ATTEND_LIST, C_MERGE_BLOCKS, C_MERGE_LIST, C_PARTIALS, C_EXPERTS, C_SLOTS = range(9, 16)
@@ -26,3 +28,8 @@ M_TILES, M_EXPAND, M_EXPANDED_TILES, M_SPAN = range(11, 15)
 kernels by number of columns; ``M_EXPAND`` a kernel that expands a block, or 0, and the tiles for expanded blocks.
 For products on matrix tiles (``tile_matmul``) ``M_X`` is the address of the rows as tiles, and ``M_SPAN`` says how many
 blocks are expanded at a time."""
+
+
+def address_of(array: np.ndarray) -> int:
+    """Where an array's data is; a step asks often, and ``array.ctypes`` takes several times longer."""
+    return int(array.__array_interface__["data"][0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engine.kernels.kernel import Kernel
-from engine.kernels.layout import C_ROWS
+from engine.kernels.layout import C_ROWS, address_of
 from engine.kernels.team import (
     O_ARGUMENTS,
     O_ITEMS,
@@ -66,12 +66,12 @@ def phase_tables(phases: list[Phase], threads: int = 1, *, many_rows: bool = Fal
     ops = np.zeros((sum(len(phase.ops) for phase in phases), OP_WORDS), np.int64)
     at = 0
     for record, phase in zip(table, phases, strict=True):
-        record[P_OPS] = ops[at:].ctypes.data
+        record[P_OPS] = address_of(ops[at:])
         item_bytes = _MANY_ROWS_ITEM if many_rows and phase.source == C_ROWS else _item_bytes(phase, threads)
         items = 0
         for op in phase.ops:
             step = _even_step(op, item_bytes)
-            ops[at, [O_KERNEL, O_ARGUMENTS]] = op.kernel.address, op.args.ctypes.data
+            ops[at, [O_KERNEL, O_ARGUMENTS]] = op.kernel.address, address_of(op.args)
             ops[at, [O_UNITS, O_STEP, O_ITEMS]] = op.units, step, -(-op.units // step)
             items += ops[at, O_ITEMS]
             at += 1

@@ -19,7 +19,7 @@ from engine.kernels import ops, sampling_reference
 from engine.kernels.ops import Batch, Op, Program, Reg, Tensor
 
 if TYPE_CHECKING:
-    from engine.kernels.sampling import SampleRow
+    from engine.kernels.sample_row import SampleRow
 
 
 def to_float32(tensor: Tensor) -> np.ndarray:

@@ -6,13 +6,13 @@ The meaning is defined by ``sampling_reference``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from engine.kernels.layout import CONTEXT_WORDS
+from engine.kernels.layout import CONTEXT_WORDS, address_of
 from engine.kernels.packing import aligned
 from engine.kernels.phases import Phase, PhaseOp, phase_tables
+from engine.kernels.sample_row import SampleRow
 from engine.kernels.sampling_edits import (
     L_BIAS_TOKENS,
     L_BIAS_VALUES,
@@ -39,25 +39,6 @@ from engine.kernels.team import Team
 _SHORT_HISTORY = 256
 
 
-@dataclass(slots=True)
-class SampleRow:
-    """One row to sample: ``logits`` float32[n_vocab] (left unchanged), and how. ``history`` are the tokens that
-    penalties look at; ``mask`` bool[n_vocab] the tokens allowed; ``u`` in [0, 1) is the draw."""
-
-    logits: np.ndarray
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition: float = 1.0
-    presence: float = 0.0
-    frequency: float = 0.0
-    history: Sequence[int] = ()
-    bias: tuple[tuple[int, float], ...] = ()
-    mask: np.ndarray | None = None
-    u: float = 0.0
-
-
 def scratch_bytes(row: SampleRow) -> int:
     """Scratch that ``sample_tokens`` needs for a row."""
     edits = len(row.bias) + len(row.history)
@@ -68,22 +49,22 @@ def _fill(record: np.ndarray, row: SampleRow) -> list[np.ndarray]:
     """Fill in a row's record; returns the arrays that it points to."""
     logits = row.logits if row.mask is None else np.where(row.mask, row.logits, np.float32(-np.inf))
     kept = [logits]
-    record[[L_LOGITS, L_VOCAB, L_TOP_K]] = logits.ctypes.data, len(logits), row.top_k
+    record[[L_LOGITS, L_VOCAB, L_TOP_K]] = address_of(logits), len(logits), row.top_k
     record.view(np.float32)[2 * L_TEMPERATURE] = row.temperature
     record.view(np.float64)[[L_TOP_P, L_MIN_P, L_UNIFORM]] = row.top_p, row.min_p, row.u
     if row.bias:
         tokens = np.array([token for token, _ in row.bias], np.int32)
         values = np.array([amount for _, amount in row.bias], np.float32)
         kept += [tokens, values]
-        record[[L_BIASES, L_BIAS_TOKENS, L_BIAS_VALUES]] = len(tokens), tokens.ctypes.data, values.ctypes.data
+        record[[L_BIASES, L_BIAS_TOKENS, L_BIAS_VALUES]] = len(tokens), address_of(tokens), address_of(values)
     if len(row.history) and (row.repetition != 1 or row.presence != 0 or row.frequency != 0):
         history = np.array(row.history, np.int32)
         if len(history) > _SHORT_HISTORY:
             history, counts = np.unique(history, return_counts=True)
             kept.append(counts.astype(np.int32))
-            record[L_COUNTS] = kept[-1].ctypes.data
+            record[L_COUNTS] = address_of(kept[-1])
         kept.append(history)
-        record[[L_HISTORY, L_PAST]] = history.ctypes.data, len(history)
+        record[[L_HISTORY, L_PAST]] = address_of(history), len(history)
         factors = record.view(np.float32)
         factors[[2 * L_REPETITION, 2 * L_PRESENCE, 2 * L_FREQUENCY]] = row.repetition, row.presence, row.frequency
     return kept
@@ -104,7 +85,7 @@ def sample_rows(rows: Sequence[SampleRow], team: Team | None = None) -> list[int
 def _run(records: np.ndarray, n_scratch: int, team: Team | None) -> None:
     if team is None:
         scratch = aligned(n_scratch)
-        sample_tokens.call(0, records.ctypes.data, 0, len(records), scratch.ctypes.data)
+        sample_tokens.call(0, address_of(records), 0, len(records), address_of(scratch))
         return
     team.reserve_scratch(n_scratch)
     phase = Phase("sampling", -1, [PhaseOp(sample_tokens, records)], multiplier=len(records))

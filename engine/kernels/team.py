@@ -25,6 +25,7 @@ import numpy as np
 from numba.core import types
 
 from engine.kernels.kernel import function, helper
+from engine.kernels.layout import address_of
 from engine.kernels.simd import get, put
 from engine.kernels.sync import (
     atomic_add,
@@ -289,7 +290,7 @@ class Team:
     def run(self, program: np.ndarray, context: np.ndarray) -> None:
         """Run ``program`` int64[phases, PHASE_WORDS]; blocks without the GIL until its last phase is complete or
         ``cancelled``. Both arrays, and what they point to, must outlive the call."""
-        self.run_at(program.ctypes.data, len(program), context.ctypes.data)
+        self.run_at(address_of(program), len(program), address_of(context))
 
     def run_at(self, program: int, phases: int, context: int) -> None:
         """As ``run``, with the arrays given by address."""

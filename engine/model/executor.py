@@ -15,7 +15,7 @@ from engine.model.memory import check_fits
 from engine.model.warming import warm_kernels
 
 if TYPE_CHECKING:
-    from engine.kernels.sampling import SampleRow
+    from engine.kernels.sample_row import SampleRow
 
 KVDtype = Literal["float16", "float32"]
 Backend = Literal["compiled", "numpy"]

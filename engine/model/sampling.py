@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.cache.session import Session
 from engine.errors import BadRequestValueError, ModelFileError, SessionError
+from engine.kernels.sample_row import SampleRow
 from engine.scheduling.request import SamplingParams
 from engine.scheduling.validate import validate_sampling
-
-if TYPE_CHECKING:
-    from engine.kernels.sampling import SampleRow
 
 COLDEST = 1e-5
 """Temperatures below this are greedy: differences of logits divided by less leave float32's range."""
@@ -54,8 +51,6 @@ def sample_sessions(
 
 def _row(session: Session, params: SamplingParams, mask: np.ndarray | None) -> SampleRow:
     """A session's logits and draw, with how its request wants them sampled."""
-    from engine.kernels.sampling import SampleRow  # here, since describing a model needs no kernels
-
     if session.logits is None:
         raise SessionError("This session has no logits yet; evaluate its prompt first.")
     _checked(params, len(session.logits))

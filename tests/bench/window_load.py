@@ -181,6 +181,7 @@ class Streams:
 
 def bench_streams(arguments: argparse.Namespace, server: int) -> dict[str, Any]:
     """The parts ``streams`` and ``idle``, which need the real engine."""
+    from app.application import give_way
     from app.settings.values import EngineSettings
     from engine.catalog import resolve
     from engine.model.language_model import load_model
@@ -192,6 +193,7 @@ def bench_streams(arguments: argparse.Namespace, server: int) -> dict[str, Any]:
     with load_model(path) as model, tempfile.TemporaryDirectory() as folder:
         streams = Streams(model, arguments.tokens)
         with real_window(Path(folder), streams.load, str(path), engine=options) as window:
+            give_way()  # as the application does
             docks = (window.window.sidebar_dock, window.window.cache_dock, window.window.engine_dock)
             assert all(dock.isVisible() for dock in docks)
             if "streams" in arguments.parts:

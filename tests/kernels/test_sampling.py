@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.kernels.sampling import SampleRow, log_probabilities, sample_rows
+from engine.kernels.sample_row import SampleRow
+from engine.kernels.sampling import log_probabilities, sample_rows
 from engine.kernels.sampling_reference import adjust, draw
 
 

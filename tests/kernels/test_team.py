@@ -13,7 +13,8 @@ from gguf import GGMLQuantizationType as T
 from engine.errors import CancelledError
 from engine.kernels.executor import Executor
 from engine.kernels.ops import Batch, Program
-from engine.kernels.sampling import SampleRow, sample_rows
+from engine.kernels.sample_row import SampleRow
+from engine.kernels.sampling import sample_rows
 from engine.kernels.team import MAX_PHASES, PHASE_WORDS, Team
 from tests.kernels.programs import Sequences, random_llama
 

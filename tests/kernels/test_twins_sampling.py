@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from engine.kernels import sampling_reference as reference
-from engine.kernels.sampling import SampleRow, sample_rows
+from engine.kernels.sample_row import SampleRow
+from engine.kernels.sampling import sample_rows
 from engine.kernels.team import Team
 
 NAN, INF = np.float32(np.nan), np.float32(np.inf)
