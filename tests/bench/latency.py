@@ -101,7 +101,7 @@ def gaps(model: LanguageModel, width: int) -> dict[str, float]:
     prompts = Prompts(model.n_vocab)
     with scheduler_over(model, max_streams=width + 1) as scheduler:
         for _ in range(width):
-            scheduler.submit(prompts.request(prompts.tokens(64), max_new=2_000))
+            scheduler.submit(prompts.request(prompts.tokens(64), max_new=7_000))
         while scheduler.last_report is None or len(scheduler.last_report.decoded) < width:
             scheduler.step()
         before = _step_times(scheduler, lambda n: n < 60)
