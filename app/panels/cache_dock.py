@@ -20,7 +20,7 @@ from app.panels.parts import DockTitleBar, Lamp, QuietText
 from app.panels.snapshot_feed import SnapshotFeed
 from app.panels.words import books_sentence, chain_name, count, release_brief, size
 from app.text import tr
-from engine.port import ChainInfo, EngineState, Prepared, ReleaseReport, Snapshot, Turn
+from engine.port import ChainInfo, EngineState, ModelInfo, Prepared, ReleaseReport, Snapshot, Turn
 from engine.scheduling.events import Finished, StepReport
 
 _AGES_MS = 10_000
@@ -49,6 +49,7 @@ class CacheDock(QDockWidget):
         self._snapshot: Snapshot | None = None
         self._chain: int | None = None
         self._page = -1
+        self._model: ModelInfo | None = None
         self._aged_at = 0.0
         self._all = False
         self._previewed: tuple[object, ...] = ()
@@ -148,7 +149,8 @@ class CacheDock(QDockWidget):
         self._ages.stop()
 
     def _on_state(self, state: EngineState) -> None:
-        if state.stage == "ready" and state.model is not None:
+        if state.model is not None and state.model is not self._model:  # not when the old one runs on
+            self._model = state.model
             self._previewed = ()
             self.view.ledger.clear()
             self.view.show_evictions()

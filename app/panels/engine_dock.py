@@ -243,9 +243,8 @@ def state_words(state: EngineState) -> str:
     if state.stage == "ready":
         return tr("idle")
     if state.stage in ("compiling", "loading"):
-        return tr(
-            "{stage} {share:.0%} {detail}", stage=tr(state.stage), share=state.progress, detail=state.detail
-        ).strip()
+        words = tr("{stage} {share:.0%}", stage=tr(state.stage), share=state.progress)
+        return f"{words} · {state.detail}" if state.detail else words
     if state.stage == "failed":
         return tr("failed: {reason}", reason=state.error) if state.error else tr("failed")
     return tr("no model loaded") if state.stage == "empty" else tr(state.stage)

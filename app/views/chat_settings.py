@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFrame, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from app.state.sampling import ChatSettings
 from app.text import tr
@@ -23,10 +23,12 @@ class ChatSettingsDialog(QDialog):
         size_dialog(self, 540, 640)
         self.form = ChatSettingsForm(settings, shelf)
         self.form.changed.connect(self._on_changed)
-        self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel)
-        self._buttons.button(QDialogButtonBox.StandardButton.Ok).setProperty("variant", "primary")
-        self._buttons.accepted.connect(self.accept)
-        self._buttons.rejected.connect(self.reject)
+        cancel = QPushButton(tr("Cancel"))
+        cancel.clicked.connect(self.reject)
+        self.save = QPushButton(tr("Save"))
+        self.save.setProperty("variant", "primary")
+        self.save.setDefault(True)
+        self.save.clicked.connect(self.accept)
         inside = QWidget()
         inside.setProperty("surface", "clear")
         inner = QVBoxLayout(inside)
@@ -37,9 +39,12 @@ class ChatSettingsDialog(QDialog):
         scroll.setWidgetResizable(True)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setWidget(inside)
-        foot = QVBoxLayout()
+        foot = QHBoxLayout()
         foot.setContentsMargins(20, 8, 20, 16)
-        foot.addWidget(self._buttons)
+        foot.setSpacing(10)
+        foot.addStretch(1)
+        foot.addWidget(cancel)
+        foot.addWidget(self.save)
         box = QVBoxLayout(self)
         box.setContentsMargins(0, 0, 0, 0)
         box.setSpacing(0)
@@ -51,4 +56,4 @@ class ChatSettingsDialog(QDialog):
         return self.form.settings()
 
     def _on_changed(self) -> None:
-        self._buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not self.form.problem())
+        self.save.setEnabled(not self.form.problem())

@@ -62,8 +62,7 @@ def progress_text(live: LiveReply, state: EngineState) -> str:
     """What a reply that is not finished is doing."""
     match live.phase:
         case "waiting_for_model":
-            detail = state.detail or tr("the model is not ready yet")
-            return html.escape(tr("waiting: {detail}", detail=detail))
+            return html.escape(model_text(state))
         case "preparing":
             return tr("preparing the prompt")
         case "queued":
@@ -74,6 +73,18 @@ def progress_text(live: LiveReply, state: EngineState) -> str:
     chats = " " + tr("× {n} chats", n=live.width) if live.width > 1 else ""
     tokens = trn("{n:,} token", "{n:,} tokens", live.n_gen)
     return "   ".join(part for part in (speed + chats if speed else "", tokens) if part)
+
+
+def model_text(state: EngineState) -> str:
+    """What a question waits for that no model has yet."""
+    match state.stage:
+        case "compiling":
+            return tr("waiting until the engine is ready for this processor: {p:.0%}", p=state.progress)
+        case "loading" if state.detail:
+            return tr("waiting for the model: {detail}, {p:.0%}", detail=state.detail, p=state.progress)
+        case "loading" if state.progress:
+            return tr("waiting for the model: loading, {p:.0%}", p=state.progress)
+    return tr("waiting for the model")
 
 
 def queue_text(place: int) -> str:

@@ -37,7 +37,7 @@ MIME = "application/x-kvscope-chat"
 TEAR_OFF = 28
 """How far below the bar a tab must be pulled before it leaves, in pixels."""
 TITLE_CHARS = 30
-LEAST_TAB = 172
+LEAST_TAB = 150
 """Tabs do not shrink below this, in pixels: a title of which three letters are left says nothing. The bar scrolls."""
 READ_STEP = 200
 """In steps of so many tokens a tab tells how much of a prompt is read: a new text lays all tabs out anew."""

@@ -42,6 +42,9 @@ class Welcome(QWidget):
             case "ready" if state.model is not None:
                 self.title.setText(tr("What shall we talk about?"))
                 self.body.setText(tr("{name} is ready and runs on this computer only.", name=state.model.name))
+            case "compiling" | "loading" if state.model is not None:
+                self.title.setText(tr("Loading another model"))
+                self.body.setText(tr("Until it is ready, {name} answers.", name=state.model.name))
             case "compiling":
                 self.title.setText(tr("Getting the engine ready for this processor"))
                 self.body.setText(tr("This happens once. You can type already; your question is sent when it is done."))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
 
 from app.state.sqlite_open import open_store
 from app.state.store import MemoryStore
@@ -176,3 +177,26 @@ def test_thinking_that_the_prompt_opened_is_folded_from_its_first_word_on(make_w
     reopened = make_window(again).reply_view().text
     assert reopened.fold is not None and "let me see" in reopened.fold.canvas.source
     assert reopened.canvas.source.strip() == "Forty-two."
+
+
+def test_an_empty_chat_says_who_answers_while_another_model_loads(window):
+    window.engine.sink.on_state(EngineState("loading", 0.4, model=MODEL))
+    window.settle()
+    shown = " ".join(label.text() for label in window.pane().view.findChildren(QLabel) if label.isVisible())
+    assert "Loading another model" in shown and "Fake 135M answers" in shown
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (EngineState("compiling", 0.5, "kernel 52 of 104"), "until the engine is ready for this processor: 50%"),
+        (EngineState("loading", 0.25, "downloading SmolLM2"), "for the model: downloading SmolLM2, 25%"),
+        (EngineState("loading", 0.25), "for the model: loading, 25%"),
+    ],
+    ids=["compiling", "downloading", "loading"],
+)
+def test_a_question_says_in_plain_words_what_it_waits_for(make_window, state, told):
+    window = make_window(ready=False)
+    window.bridge.announce(state)
+    ask(window, "hello")
+    assert words(window) == f"waiting {told}"

@@ -329,7 +329,7 @@ def test_another_model_starts_a_new_history(dock):
     dock.bridge.state.emit(EngineState("failed", error="The file ends too early."))
     assert dock.now.text() == "failed: The file ends too early."
     dock.bridge.state.emit(EngineState("loading", 0.4, "reading weights"))
-    assert dock.now.text() == "loading 40% reading weights"
+    assert dock.now.text() == "loading 40% · reading weights"
 
 
 def test_axis_ends_and_means():
