@@ -65,7 +65,7 @@ def system_licences(libraries: list[Path]) -> dict[str, bytes]:
     """
     if shutil.which("dpkg-query") is None:
         return {}
-    texts = {}
+    texts: dict[str, bytes] = {}
     for library in libraries:
         command = ["dpkg-query", "--search", f"*/{library.name}"]
         answer = subprocess.run(command, capture_output=True, text=True, check=False).stdout
