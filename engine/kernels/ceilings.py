@@ -21,7 +21,7 @@ _FORMAT = expanded(BY_TYPE[T.Q8_0]).index
 _STREAM_BYTES, _TURNS, _ROUNDS = 512 << 20, 400_000, 3
 
 
-@function(types.void(types.int64, types.int64, types.int64))
+@function(types.void(types.int64, types.int64, types.int64), ahead=False)
 def read_stream(begin, end, out):
     """Read the bytes [begin, end) once, 256 at a time."""
     a = b = c = d = splat_i(0)
@@ -33,7 +33,7 @@ def read_stream(begin, end, out):
     store_i(out, a + b + c + d)
 
 
-@function(types.void(types.int64, types.int64, types.int64, types.int64))
+@function(types.void(types.int64, types.int64, types.int64, types.int64), ahead=False)
 def multiply_bytes(turns, codes, table, out):
     """``turns`` times the dot products of one group of weights with 8 columns, all in the first level of cache."""
     rows = load_rows(zero_columns(_COLUMNS), table)

@@ -42,13 +42,13 @@ registry: dict[str, Kernel] = {}
 class Kernel:
     """One compiled function. ``address`` and ``call`` compile it, or load it from disk, when first asked."""
 
-    def __init__(self, name: str, function: Callable[..., Any], signature: Any = KERNEL) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], signature: Any = KERNEL, *, ahead: bool = True) -> None:
         function.__qualname__ = name  # names the cache file: variants of one function must not share it
         self.name = name
         self.signature = signature
         self._function = function
         self._compiled: Any = None
-        if function.__module__.startswith(f"{__package__}."):  # a kernel of a test is nobody's to compile ahead
+        if ahead and function.__module__.startswith(f"{__package__}."):  # a kernel of a test is never compiled ahead
             registry[name] = self
 
     @property
@@ -91,6 +91,7 @@ def kernel(function: Callable[..., Any]) -> Kernel:
     return Kernel(function.__name__, function)
 
 
-def function(signature: Any) -> Callable[[Callable[..., Any]], Kernel]:
-    """Define a compiled function with a signature of its own, to be called from Python."""
-    return lambda defined: Kernel(defined.__name__, defined, signature)
+def function(signature: Any, *, ahead: bool = True) -> Callable[[Callable[..., Any]], Kernel]:
+    """Define a compiled function with a signature of its own, to be called from Python; not ``ahead``: models do not
+    need it, so it is compiled when first called."""
+    return lambda defined: Kernel(defined.__name__, defined, signature, ahead=ahead)
