@@ -95,7 +95,7 @@ print(json.dumps([before, is_warm(), kernel.counts.compiled]))
 """
     lines = subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | {"KVSCOPE_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"KVSCOPE_CACHE_DIR": str(cache), "NUMBA_CACHE_DIR": "", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
