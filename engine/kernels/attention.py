@@ -23,7 +23,7 @@ from engine.kernels.grids import (
     store_grid,
     zero_grid,
 )
-from engine.kernels.kernel import Kernel, helper, kernel
+from engine.kernels.kernel import Kernel, helper, kernel, named_helper
 from engine.kernels.layout import (
     C_ATTEND_LIST,
     C_MEMORY,
@@ -98,12 +98,6 @@ def _vectors_at_once(m: int) -> int:
     return max(1, min(TILE // 16, _REGISTERS // (m + 1)))
 
 
-def _named(name: str, function: Callable[..., None]) -> Callable[..., None]:
-    """A helper of its own name: variants of one function must not share their symbols in the on-disk cache."""
-    function.__qualname__ = name
-    return helper(function)
-
-
 def _score_vectors(m: int, n: int, element: int) -> Callable[..., None]:
     """Scores of ``m`` columns with the ``n`` vectors from ``first`` on."""
 
@@ -118,7 +112,7 @@ def _score_vectors(m: int, n: int, element: int) -> Callable[..., None]:
             queries += 4 * COLUMNS
         store_grid(acc, n, scratch + _SCORES + 64 * first, 4 * TILE)
 
-    return _named(f"attend_score_{m}_{n}_{element}", score)
+    return named_helper(f"attend_score_{m}_{n}_{element}", score)
 
 
 def _scores(m: int, element: int) -> Kernel:
@@ -153,7 +147,7 @@ def _add_values(m: int, n: int, element: int) -> Callable[..., None]:
                 weights += 4
         store_grid(acc, n, at, 4 * size)
 
-    return _named(f"attend_add_{m}_{n}_{element}", add)
+    return named_helper(f"attend_add_{m}_{n}_{element}", add)
 
 
 def _values(m: int, element: int) -> Kernel:

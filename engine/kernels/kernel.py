@@ -26,6 +26,12 @@ helper = njit(error_model="numpy")
 """Marks a function that kernels call; it is compiled with the first kernel that needs it, and never on its own."""
 
 
+def named_helper(name: str, function: Callable[..., Any]) -> Any:
+    """A helper of its own name: variants of one function must not share their symbols in the on-disk cache."""
+    function.__qualname__ = name
+    return helper(function)
+
+
 @dataclass(slots=True)
 class Counts:
     """How many kernels this process has compiled, and loaded from disk."""
