@@ -62,7 +62,7 @@ def open_writer(path: Path, *, check: bool = True) -> tuple[sqlite3.Connection, 
     try:
         connection.row_factory = sqlite3.Row
         connection.text_factory = forgiving_text
-        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        _use_wal(connection)
         # A commit survives the end of the process at once, and that of the power after the next checkpoint.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA secure_delete = ON")
@@ -77,6 +77,20 @@ def open_writer(path: Path, *, check: bool = True) -> tuple[sqlite3.Connection, 
     except BaseException:
         connection.close()
         raise
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Write-ahead logging. Where several programs make the file at once, SQLite refuses the change at once instead of
+    waiting as it does for everything else."""
+    deadline = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if trouble_of(error) != "busy" or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def fold_pieces(connection: sqlite3.Connection) -> None:
