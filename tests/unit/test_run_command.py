@@ -210,15 +210,15 @@ def test_interrupting_an_installation_is_clean(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
         env = environment(root, PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_INDEX_URL=url)
+        # Where the suite itself runs in the background, SIGINT may be ignored, and children inherit that.
+        heeding = "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, [sys.executable, 'run.py'])"
         process = subprocess.Popen(
-            [sys.executable, "run.py"],
+            [sys.executable, "-c", f"import os, signal, sys; {heeding}"],
             cwd=root,
             env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # Where the suite itself runs in the background, SIGINT may be ignored, and children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         silent.settimeout(60)
         connection, _ = silent.accept()
