@@ -63,7 +63,7 @@ A_SCALE, A_SOFTCAP, A_WINDOW, A_ELEMENT, A_SCORES, A_VALUES = range(7, 13)
 B_ROW, B_COUNT, B_PART, B_PARTS, B_SLOT = range(5)
 BLOCK_WORDS = 8
 
-COLUMNS = 8 if target().avx512 else 4
+COLUMNS = 8 if target().avx512 else 6 if target().avx2 else 4
 _REGISTERS = 28 if target().avx512 else 0
 """Vectors that registers hold beside what else a loop needs; with few registers one vector at a time is best."""
 TILE, PARTITION = 64, 512

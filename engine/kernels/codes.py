@@ -6,13 +6,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from llvmlite import ir
 from numba.core import types
 from numba.core.extending import intrinsic
 
 from engine.kernels import formats
-from engine.kernels.columns import each_row, emit_dot_rows
+from engine.kernels.columns import each_row
 from engine.kernels.cpu import target
+from engine.kernels.dots import emit_dot_rows
 from engine.kernels.emit import (
     BYTE,
     FLOAT,
@@ -20,11 +23,11 @@ from engine.kernels.emit import (
     LONG,
     V_F32,
     V_I32,
-    V_U8,
     WORD,
     call,
     constant,
     emit_fma,
+    emit_opaque,
     emit_prefetch,
     f32x16,
     load,
@@ -38,7 +41,6 @@ from engine.kernels.layout import Q_NEGATIVE_HALVES, Q_SCALE, Q_SUM
 
 _AHEAD, _FEW = 512, 4
 _BYTES16 = ir.VectorType(BYTE, 16)
-_HALVES = ir.VectorType(HALF, 32)
 
 
 def _at(b, base, offset):
@@ -50,12 +52,12 @@ def _field(b, plane, place, width, left):
 
     There is no shift of bytes; a shift of 16-bit lanes carries bits across, which the mask removes.
     """
-    halves = b.bitcast(plane, _HALVES)
+    halves = b.bitcast(plane, ir.VectorType(HALF, plane.type.count // 2))
     if left > place:
-        halves = b.shl(halves, constant(_HALVES, left - place))
+        halves = b.shl(halves, constant(halves.type, left - place))
     elif left < place:
-        halves = b.lshr(halves, constant(_HALVES, place - left))
-    return b.and_(b.bitcast(halves, V_U8), constant(V_U8, ((1 << width) - 1) << left))
+        halves = b.lshr(halves, constant(halves.type, place - left))
+    return b.and_(b.bitcast(halves, plane.type), constant(plane.type, ((1 << width) - 1) << left))
 
 
 def _place(width, v):
@@ -66,12 +68,13 @@ def _place(width, v):
     return v // share, v % share * width
 
 
-def emit_codes(b, fmt, codes, v):
-    """Emit the 64 codes of vector ``v`` of a group, table looked up."""
-    offset, left, value = 0, 0, None
+def emit_codes(b, fmt, codes, v, start=0, count=64):
+    """Emit the 64 codes of vector ``v`` of a group, or ``count`` of them from ``start`` on, table looked up."""
+    kind = ir.VectorType(BYTE, count)
+    offset, left, value = start, 0, None
     for width in fmt.planes:
         which, place = _place(width, v)
-        plane = load(b, _at(b, codes, offset + 64 * which), V_U8, 1)
+        plane = load(b, _at(b, codes, offset + 64 * which), kind, 1)
         part = plane if width == 8 else _field(b, plane, place, width, left)
         value = part if value is None else b.or_(value, part)
         offset += 64 * width
@@ -80,11 +83,11 @@ def emit_codes(b, fmt, codes, v):
 
 
 def _look_up(b, index, table):
-    """table[index] + 128 for 64 indices below 16."""
+    """table[index] + 128 for indices below 16."""
     entries = [(value + 128) & 0xFF for value in table]
-    cpu = target()
-    if cpu.avx512:
-        return call(b, "llvm.x86.avx512.pshuf.b.512", V_U8, ir.Constant(V_U8, entries * 4), index)
+    cpu, count = target(), index.type.count
+    if cpu.avx512 and count == 64:
+        return call(b, "llvm.x86.avx512.pshuf.b.512", index.type, ir.Constant(index.type, entries * 4), index)
     if cpu.avx2:
         name, lanes = "llvm.x86.avx2.pshuf.b", 32
     elif cpu.ssse3:
@@ -92,15 +95,10 @@ def _look_up(b, index, table):
     else:
         return _select(b, index, entries)
     kind = ir.VectorType(BYTE, lanes)
+    constants = ir.Constant(kind, entries * (lanes // 16))
     parts = [
-        call(
-            b,
-            name,
-            kind,
-            ir.Constant(kind, entries * (lanes // 16)),
-            shuffle(b, index, index, list(range(k, k + lanes))),
-        )
-        for k in range(0, 64, lanes)
+        call(b, name, kind, constants, shuffle(b, index, index, list(range(k, k + lanes))))
+        for k in range(0, count, lanes)
     ]
     while len(parts) > 1:
         size = 2 * parts[0].type.count
@@ -110,9 +108,10 @@ def _look_up(b, index, table):
 
 def _select(b, index, entries):
     """The look-up where there is no byte shuffle: a tree of selects on the index's bits."""
-    values = [constant(V_U8, entry) for entry in entries]
+    kind = index.type
+    values = [constant(kind, entry) for entry in entries]
     for bit in range(4):
-        chosen = b.icmp_unsigned("!=", b.and_(index, constant(V_U8, 1 << bit)), constant(V_U8, 0))
+        chosen = b.icmp_unsigned("!=", b.and_(index, constant(kind, 1 << bit)), constant(kind, 0))
         values = [b.select(chosen, high, low) for low, high in zip(values[::2], values[1::2], strict=True)]
     return values[0]
 
@@ -133,10 +132,8 @@ def dot_codes(context, dots, fmt, first, last, codes, rows, offset):
 
     def generate(context, b, sig, values):
         block, _, _, _, group, where, off = values
-        for v in range(first.literal_value, last.literal_value):
-            weights = emit_codes(b, kind, group, v)
-            block = emit_dot_rows(b, block, weights, where, _at(b, off, 4 * v), kind.wide)
-        return block
+        vectors = range(first.literal_value, last.literal_value)
+        return emit_dot_rows(b, block, partial(emit_codes, b, kind, group), vectors, where, off, kind.largest)
 
     return dots(dots, fmt, first, last, types.int64, rows, types.int64), generate
 
@@ -174,10 +171,9 @@ def dot_high_codes(context, dots, fmt, first, last, codes, rows, offset):
 
     def generate(context, b, sig, values):
         block, _, _, _, group, where, off = values
-        high = ir.Constant(block.type, None)
-        for v in range(first.literal_value, last.literal_value):
-            weights = emit_codes(b, kind, group, v)
-            high = emit_dot_rows(b, high, weights, where, _at(b, off, 4 * v), kind.wide)
+        vectors = range(first.literal_value, last.literal_value)
+        codes_of = partial(emit_codes, b, kind, emit_opaque(b, group))
+        high = emit_dot_rows(b, ir.Constant(block.type, None), codes_of, vectors, where, off, kind.largest)
         for column in range(dots.count):
             total = b.shl(b.extract_value(high, column), constant(V_I32, 7))
             block = b.insert_value(block, b.add(b.extract_value(block, column), total), column)

@@ -10,17 +10,13 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.extending import intrinsic
 
-from engine.kernels.cpu import target
 from engine.kernels.emit import (
-    BYTE,
     FLOAT,
-    HALF,
     LONG,
     V_F32,
     V_I32,
     WORD,
     address,
-    call,
     constant,
     emit_fma,
     emit_load_part,
@@ -28,7 +24,6 @@ from engine.kernels.emit import (
     f32x16,
     i32x16,
     load,
-    shuffle,
     splat,
     store,
 )
@@ -99,88 +94,6 @@ def any_row(context, rows, offset):
         return b.zext(total, LONG)
 
     return types.int64(rows, types.int64), generate
-
-
-def emit_dot_rows(b, dots, codes, rows, offset, wide):
-    """dots[c] += Σ of 4 neighbouring products: 64 unsigned bytes × 4 signed bytes at ``rows[c] + offset``, for all 16
-    lanes. ``wide`` says that codes may exceed 127, where AVX2's byte multiply-add would saturate.
-    """
-    prepared = _prepare(b, codes, wide)
-    return each_row(b, dots, rows, offset, lambda acc, at: _dot(b, acc, prepared, load(b, at, WORD, 4), wide))
-
-
-def _prepare(b, weights, wide):
-    """What of the weights is the same for all columns."""
-    cpu = target()
-    words = b.bitcast(weights, V_I32)
-    if cpu.vnni512 or cpu.vnni256 or (cpu.avx2 and not wide):
-        return [words]
-    if cpu.avx2:
-        halves = b.bitcast(weights, ir.VectorType(HALF, 32))
-        low = b.and_(halves, constant(halves.type, 0xFF))
-        return [low, b.lshr(halves, constant(halves.type, 8))]
-    mask = constant(V_I32, 0xFF)
-    return [b.and_(b.lshr(words, constant(V_I32, 8 * k)), mask) for k in range(4)]
-
-
-def _dot(b, acc, weights, word, wide):
-    cpu = target()
-    if cpu.vnni512:
-        return call(b, "llvm.x86.avx512.vpdpbusd.512", V_I32, acc, weights[0], splat(b, word))
-    if cpu.vnni256:
-        return _by_parts(b, 2, _vnni256, acc, weights[0], splat(b, word, 8))
-    if cpu.avx2 and not wide:
-        parts = 1 if cpu.avx512 else 2
-        return b.add(acc, _by_parts(b, parts, _saturating, weights[0], splat(b, word, 16 // parts)))
-    if cpu.avx2:
-        parts = 1 if cpu.avx512 else 2
-        signed = b.bitcast(splat(b, word, 16 // parts), ir.VectorType(HALF, 32 // parts))
-        eight = constant(signed.type, 8)
-        even, odd = b.ashr(b.shl(signed, eight), eight), b.ashr(signed, eight)
-        acc = b.add(acc, _by_parts(b, parts, _widening, weights[0], even))
-        return b.add(acc, _by_parts(b, parts, _widening, weights[1], odd))
-    for k, unsigned in enumerate(weights):
-        signed = b.ashr(b.shl(word, ir.Constant(WORD, 24 - 8 * k)), ir.Constant(WORD, 24))
-        acc = b.add(acc, b.mul(unsigned, splat(b, signed)))
-    return acc
-
-
-def _by_parts(b, parts, emit, *operands):
-    """Apply ``emit`` to each of ``parts`` equal slices of the first operands; the last operand is shared whole."""
-    if parts == 1:
-        return emit(b, *operands)
-    *split, shared = operands
-    results = []
-    for part in range(parts):
-        slices = []
-        for value in split:
-            size = value.type.count // parts
-            slices.append(shuffle(b, value, value, list(range(part * size, (part + 1) * size))))
-        results.append(emit(b, *slices, shared))
-    count = results[0].type.count
-    return shuffle(b, results[0], results[1], list(range(2 * count)))
-
-
-def _vnni256(b, acc, weights, signed):
-    return call(b, "llvm.x86.avx512.vpdpbusd.256", acc.type, acc, weights, signed)
-
-
-def _saturating(b, weights, signed):
-    """Byte multiply-add to 16 bits (no saturation: codes are at most 127), then pairs to 32 bits."""
-    bits = 32 * weights.type.count
-    count = bits // 16
-    half = ir.VectorType(HALF, count)
-    byte = ir.VectorType(BYTE, 2 * count)
-    name = "llvm.x86.avx512.pmaddubs.w.512" if bits == 512 else "llvm.x86.avx2.pmadd.ub.sw"
-    pairs = call(b, name, half, b.bitcast(weights, byte), b.bitcast(signed, byte))
-    return _widening(b, pairs, constant(half, 1))
-
-
-def _widening(b, x, y):
-    """16-bit multiply, neighbouring products added to 32 bits."""
-    count = x.type.count
-    name = "llvm.x86.avx512.pmaddw.d.512" if count == 32 else "llvm.x86.avx2.pmadd.wd"
-    return call(b, name, ir.VectorType(WORD, count // 2), x, y)
 
 
 @intrinsic

@@ -106,7 +106,7 @@ class Cpu:
     @property
     def columns(self) -> int:
         """How many activation rows one pass over a block of weights serves; bounded by the registers."""
-        if self.avx512:
+        if self.avx2:
             return 6
         return 3 if self.x86 else 4
 

@@ -133,6 +133,12 @@ def shuffle(b: ir.IRBuilder, x: ir.Value, y: ir.Value, lanes: list[int]) -> ir.V
     return b.shuffle_vector(x, y, ir.Constant(ir.VectorType(WORD, len(lanes)), lanes))
 
 
+def emit_opaque(b: ir.IRBuilder, number: ir.Value) -> ir.Value:
+    """The same number, unrecognized by the compiler: what was loaded from an address made with the other one is loaded
+    again, rather than kept on the stack until here."""
+    return b.asm(ir.FunctionType(number.type, [number.type]), "", "=r,0", [number], side_effect=True)
+
+
 def word_at(b, base, index):
     """The address of word ``index`` of a record."""
     return b.add(base, b.shl(index, ir.Constant(LONG, 3)))

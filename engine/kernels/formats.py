@@ -54,6 +54,7 @@ class Format:
     scales: int
     shift: int = -1
     table: tuple[int, ...] = ()
+    bits: int = 0
 
     @property
     def code_bytes(self) -> int:
@@ -91,9 +92,9 @@ class Format:
         return self.scales in (S_HALF_MIN, S_K, S_K2, S_FLOAT_MIN, S_FLOAT16_MIN)
 
     @property
-    def wide(self) -> bool:
-        """Whether codes may exceed 127."""
-        return self.shift == 7
+    def largest(self) -> int:
+        """The largest code that a product meets."""
+        return (1 << (8 if self.table else self.bits or sum(self.planes))) - 1
 
     @property
     def expanded(self) -> bool:
@@ -126,19 +127,21 @@ FORMATS = (
 BY_TYPE = {format.type: format for format in FORMATS}
 # What a block becomes while many rows are multiplied by it: codes of 8 bits (tables looked up), float32 scales.
 EXPANDED = (
-    Format(13, "x3", T.F32, (8,), S_FLOAT, shift=3),
-    Format(14, "x4", T.F32, (8,), S_FLOAT, shift=4),
+    Format(13, "x3", T.F32, (8,), S_FLOAT, shift=3, bits=4),
+    Format(14, "x4", T.F32, (8,), S_FLOAT, shift=4, bits=5),
     Format(15, "x7", T.F32, (8,), S_FLOAT, shift=7),
-    Format(16, "xm", T.F32, (8,), S_FLOAT_MIN),
-    Format(17, "xh5", T.F32, (8,), S_FLOAT16, shift=5),
-    Format(18, "xh2", T.F32, (8,), S_FLOAT16, shift=2),
-    Format(19, "xhm", T.F32, (8,), S_FLOAT16_MIN),
+    Format(16, "xm", T.F32, (8,), S_FLOAT_MIN, bits=4),
+    Format(17, "xh5", T.F32, (8,), S_FLOAT16, shift=5, bits=6),
+    Format(18, "xh2", T.F32, (8,), S_FLOAT16, shift=2, bits=3),
+    Format(19, "xhm", T.F32, (8,), S_FLOAT16_MIN, bits=2),
+    Format(20, "xm5", T.F32, (8,), S_FLOAT_MIN, bits=5),
 )
 
 
 def expanded(fmt: Format) -> Format:
     """The expanded format that stands for the same numbers."""
-    return next(x for x in EXPANDED if (x.shift, x.mins, x.halves) == (fmt.shift, fmt.mins, fmt.halves))
+    wanted = fmt.largest, fmt.shift, fmt.mins, fmt.halves
+    return next(x for x in EXPANDED if (x.largest, x.shift, x.mins, x.halves) == wanted)
 
 
 def by_index(index: int) -> Format:
