@@ -1,4 +1,4 @@
-"""The real models against right values with prompts on emulated tiles. Slow: by hand."""
+"""The real models against right values with prompts on tiles: the processor's own, or emulated ones. Slow: by hand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.kernels.cpu import TILES_VARIABLE, tile_unit
 from engine.model.language_model import LanguageModel, load_model
 from tests.integration.test_golden import (  # noqa: F401
     CASES,
@@ -26,7 +27,8 @@ def case(
 ) -> Iterator[tuple[LanguageModel, dict[str, Any], float]]:
     fixture, file, tolerance = request.param
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KVSCOPE_TILES", "emulated")
+        if tile_unit() is None:
+            patch.setenv(TILES_VARIABLE, "emulated")
         model = load_model(request.getfixturevalue(f"{fixture}_path"))
     yield model, golden(file), tolerance
     model.close()

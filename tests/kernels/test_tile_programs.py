@@ -1,4 +1,5 @@
-"""Whole programs whose prompt rows run on (emulated) tiles, and the machine code for real ones."""
+"""Whole programs whose prompt rows run on tiles (emulated ones where there are no others), and the machine code of real
+tiles."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ import pytest
 from gguf import GGMLQuantizationType as T
 
 from engine.kernels import ops
-from engine.kernels.cpu import TILES_VARIABLE
+from engine.kernels.cpu import TILES_VARIABLE, tile_unit
 from engine.kernels.executor import Executor
 from engine.kernels.formats import BY_TYPE
 from engine.kernels.ops import Program
@@ -32,11 +33,14 @@ IDS = np.random.default_rng(1).integers(0, 203, ROWS).tolist()
 AMX = "+amx-tile,+amx-bf16,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512vnni,+avx512bf16,+avx2,+fma,+f16c,+ssse3"
 
 
+UNIT: Literal["amx", "emulated"] = tile_unit() or "emulated"
+
+
 @contextmanager
-def loaded(program: Program, tiles: Literal["emulated", "off"] = "emulated", threads: int = 2) -> Iterator[Executor]:
+def loaded(program: Program, tiles: Literal["amx", "emulated", "off"] = UNIT, threads: int = 2) -> Iterator[Executor]:
     """An executor that was told what to do about tiles."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(TILES_VARIABLE, tiles)
+        patch.setenv(TILES_VARIABLE, tiles)  # "amx": no word that it knows, so it asks the machine
         executor = Executor(program, max_rows=ROWS, threads=threads)
     try:
         yield executor
@@ -63,7 +67,7 @@ def test_prompts_are_near_the_interpreter(kind: T) -> None:
     program = random_llama(np.random.default_rng(3), kind, Shape(heads=8, layers=1))
     expected = logits(NumpyExecutor(program, max_rows=ROWS))
     with loaded(program) as executor:
-        assert executor.tiles == "emulated"
+        assert executor.tiles == UNIT
         assert np.abs(logits(executor) - expected).max() <= 0.25 * expected.std()
 
 

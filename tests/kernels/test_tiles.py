@@ -1,4 +1,4 @@
-"""Products on matrix tiles, with the emulated unit: the same kernels run on every machine."""
+"""Products on matrix tiles: with the emulated unit, which runs on every machine, and with AMX where that is granted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gguf import GGMLQuantizationType as T
 
 from engine.kernels import layout, tile_check, tile_matmul
 from engine.kernels import quantize as quantizing
-from engine.kernels.cpu import TILES_VARIABLE, describe, tile_unit
+from engine.kernels.cpu import TILES_VARIABLE, TileUnit, describe, tile_unit
 from engine.kernels.formats import BY_TYPE, GROUP
 from engine.kernels.kernel import Kernel
 from engine.kernels.packing import Packed, aligned, pack, unpack
@@ -19,7 +19,13 @@ from engine.kernels.warm import needed
 from tests.kernels.programs import random_tensor
 from tests.kernels.twins import Rows, arguments, call, to_bfloat
 
-PRODUCT = tile_matmul.PRODUCTS["emulated"]
+UNITS: tuple[TileUnit, ...] = ("emulated", "amx") if tile_unit() == "amx" else ("emulated",)
+
+
+@pytest.fixture(params=UNITS)
+def unit(request: pytest.FixtureRequest) -> TileUnit:
+    """What multiplies."""
+    return request.param
 
 
 def converted(x: np.ndarray) -> np.ndarray:
@@ -34,6 +40,7 @@ def converted(x: np.ndarray) -> np.ndarray:
 def multiply(
     packed: Packed,
     x: np.ndarray,
+    unit: TileUnit,
     *,
     bias: np.ndarray | None = None,
     scale: float = 1.0,
@@ -64,7 +71,7 @@ def multiply(
     context[layout.C_ROWS] = len(x)
     scratch = aligned(tile_matmul.scratch_bytes(packed.groups))
     for begin, end in ((0, cut), (cut, -(-packed.blocks // 2))):
-        PRODUCT.call(context.ctypes.data, args.ctypes.data, begin, end, scratch.ctypes.data)
+        tile_matmul.PRODUCTS[unit].call(context.ctypes.data, args.ctypes.data, begin, end, scratch.ctypes.data)
     return out
 
 
@@ -88,47 +95,47 @@ def inputs(n: int, cols: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", BY_TYPE, ids=lambda kind: kind.name)
-def test_products_have_the_bits_of_the_twin(kind: T) -> None:
+def test_products_have_the_bits_of_the_twin(kind: T, unit: TileUnit) -> None:
     packed = pack(random_tensor(np.random.default_rng(1), kind, 53, 512))
     x = inputs(37, 512)
-    out = multiply(packed, x)
+    out = multiply(packed, x, unit)
     assert (out.values == twin(x, unpack(packed))).all()
     assert out.guards_hold()
 
 
 @pytest.mark.parametrize("kind", [T.Q4_1, T.Q5_0, T.Q6_K, T.Q8_0], ids=lambda kind: kind.name)
-def test_a_row_has_the_same_bits_whatever_is_computed_with_it(kind: T) -> None:
+def test_a_row_has_the_same_bits_whatever_is_computed_with_it(kind: T, unit: TileUnit) -> None:
     """1 … 130 rows, from the front and from the back, so that every row sits in every kind of tile."""
     packed = pack(random_tensor(np.random.default_rng(2), kind, 40, 256))
     x = inputs(130, 256)
-    whole = multiply(packed, x).values
+    whole = multiply(packed, x, unit).values
     for n in (1, 2, 7, 15, 16, 17, 31, 32, 33, 48, 49, 64, 65, 100, 129):
-        assert (multiply(packed, x[:n]).values == whole[:n]).all()
-        assert (multiply(packed, x[-n:]).values == whole[-n:]).all()
+        assert (multiply(packed, x[:n], unit).values == whole[:n]).all()
+        assert (multiply(packed, x[-n:], unit).values == whole[-n:]).all()
 
 
 @pytest.mark.parametrize("outputs", [1, 16, 17, 32, 48, 90, 160])
-def test_any_number_of_outputs_in_any_share(outputs: int) -> None:
+def test_any_number_of_outputs_in_any_share(outputs: int, unit: TileUnit) -> None:
     packed = pack(random_tensor(np.random.default_rng(3), T.Q4_0, outputs, 64))
     x = inputs(20, 64)
     expected = twin(x, unpack(packed))
     pairs = -(-packed.blocks // 2)
     for span in (2, 4, 64):
         for cut in range(pairs + 1):
-            out = multiply(packed, x, span=span, cut=cut)
+            out = multiply(packed, x, unit, span=span, cut=cut)
             assert (out.values == expected).all()
             assert out.guards_hold()
 
 
 @pytest.mark.parametrize("outputs", [16, 5, 35])
-def test_bias_scale_and_residual(outputs: int) -> None:
+def test_bias_scale_and_residual(outputs: int, unit: TileUnit) -> None:
     rng = np.random.default_rng(4)
     packed = pack(random_tensor(rng, T.Q4_1, outputs, 64))
     x = inputs(21, 64)
     bias = rng.standard_normal(outputs).astype(np.float32)
     old = rng.standard_normal((21, outputs)).astype(np.float32)
-    plain = multiply(packed, x).values
-    out = multiply(packed, x, bias=bias, scale=0.25, add_to=old)
+    plain = multiply(packed, x, unit).values
+    out = multiply(packed, x, unit, bias=bias, scale=0.25, add_to=old)
     assert (out.values == old + (plain + bias) * np.float32(0.25)).all()
     assert out.guards_hold()
 
@@ -166,7 +173,7 @@ def granted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kernel], None]:
 
 
 def test_tiles_that_multiply_rightly_are_used(granted: Callable[[Kernel], None]) -> None:
-    granted(PRODUCT)
+    granted(tile_matmul.PRODUCTS["emulated"])
     assert tile_check.usable_tile_unit() == "amx"
     tile_check._amx_works.cache_clear()
 
