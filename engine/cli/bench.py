@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAX_WIDTH = 1024
 DECODE_STEPS = 32
 WARM_UP_STEPS = 4
+_PEERS = {"llama.cpp": ("llama_cpp_peer.py", "llama-cpp-python"), "vllm": ("vllm_peer.py", "vllm and gguf")}
+"""What a peer's own Python runs, and what has to be installed there."""
 
 
 def add_command(commands: Any) -> None:
@@ -43,7 +45,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--runs", type=positive, default=3, metavar="N", help="repetitions; medians are reported")
     parser.add_argument("--no-serving", action="store_true", help="leave the serving rounds out")
-    parser.add_argument("--peer", choices=("llama.cpp",), help="measure a peer on the same file in the same run")
+    parser.add_argument("--peer", choices=tuple(_PEERS), help="measure a peer on the same file in the same run")
     parser.add_argument(
         "--peer-python", default=sys.executable, metavar="PATH", help="the Python that can import the peer"
     )
@@ -169,7 +171,8 @@ class Peer:
     def __init__(self, arguments: argparse.Namespace) -> None:
         from engine.catalog import resolve
 
-        script = str(files("engine.cli") / "llama_cpp_peer.py")
+        name, self._needs = _PEERS[arguments.peer]
+        script = str(files("engine.cli") / name)
         threads = str(arguments.threads or len(_available_cpus()))
         command = [arguments.peer_python, script, str(resolve(arguments.model)), threads, str(arguments.context)]
         if not Path(arguments.peer_python).exists():
@@ -201,7 +204,7 @@ class Peer:
             answer = ""
         if not answer:
             raise EngineError(
-                "The peer ended early; check that --peer-python has llama-cpp-python and that it can read this model."
+                f"The peer ended early; check that --peer-python has {self._needs} and that it can read this model."
             )
         try:
             return float(json.loads(answer)["rate"])
