@@ -20,9 +20,16 @@ class Desk:
     """``chunk`` 8 and pages of 4 tokens, unless told otherwise. ``pages`` None: no pool, no cache."""
 
     def __init__(
-        self, *, pages: int | None = 64, cache: bool = True, n_ctx: int = 64, n_vocab: int = VOCAB, **options: Any
+        self,
+        *,
+        pages: int | None = 64,
+        cache: bool = True,
+        n_ctx: int = 64,
+        n_vocab: int = VOCAB,
+        shared_rows: int = 0,
+        **options: Any,
     ) -> None:
-        self.model = FakeEvaluator(n_ctx=n_ctx, n_vocab=n_vocab)
+        self.model = FakeEvaluator(n_ctx=n_ctx, n_vocab=n_vocab, shared_rows=shared_rows)
         self.pool = None if pages is None else KVPool(SPEC, capacity_pages=pages, page_rows=P)
         self.cache = PrefixCache(self.pool) if cache and self.pool is not None else None
         settings = {"chunk": 8, "pace": None, "text_factory": FakeText, **options}

@@ -51,13 +51,15 @@ class FakeEvaluator:
 
     kv_spec = SPEC
 
-    def __init__(self, *, n_ctx: int = 64, n_vocab: int = 50, low: int = 0) -> None:
+    def __init__(self, *, n_ctx: int = 64, n_vocab: int = 50, low: int = 0, shared_rows: int = 0) -> None:
         self.n_ctx = n_ctx
         self.n_vocab = n_vocab
         self.low = low
+        self.shared_rows = shared_rows
         self.on_call: Callable[[str, Sequence[Session]], None] | None = None
         self.prompt_tokens = 0
         self.generated_rows = 0
+        self.passes_shared = 0
 
     def eval(self, session: Session, tokens: Sequence[int], *, logits: bool = True) -> None:
         """Read prompt tokens."""
@@ -75,6 +77,23 @@ class FakeEvaluator:
             self._write(session, [token])
             session.logits = self._logits(session)
         self.generated_rows += len(sessions)
+
+    def eval_together(
+        self, sessions: Sequence[Session], tokens: Sequence[int], reader: Session, part: Sequence[int], *, logits: bool
+    ) -> None:
+        """One token of each session and some of the reader's prompt."""
+        self._called("eval_together", [*sessions, reader])
+        assert part and len(sessions) + len(part) <= self.shared_rows
+        reader.reserve(len(part))
+        reserve_all(sessions)
+        self._write(reader, part)
+        reader.logits = self._logits(reader) if logits else None
+        for session, token in zip(sessions, tokens, strict=True):
+            self._write(session, [token])
+            session.logits = self._logits(session)
+        self.prompt_tokens += len(part)
+        self.generated_rows += len(sessions)
+        self.passes_shared += 1
 
     def sample_batch(
         self,

@@ -20,12 +20,13 @@ from engine.cache.pool import KVPool, KVSpec
 from engine.cache.session import Session, reserve_all
 from engine.errors import BadRequestValueError, EmptyPromptError, SessionError
 from engine.gguf import GGUFFile, open_gguf
-from engine.kernels.ops import Batch, Program
+from engine.kernels.ops import Program
 from engine.model import registry
 from engine.model.checks import PAGE_ROWS, check_options, check_page_rows, check_session
 from engine.model.config import ModelConfig
 from engine.model.describe import MAX_ROWS, choose_context, describe, describe_file, tensor_types
 from engine.model.executor import Backend, Executor, KVDtype, Told, make_executor
+from engine.model.passes import Passes
 from engine.model.sampling import sample_sessions
 from engine.scheduling.request import SamplingParams
 from engine.text.tokenizer import Tokenizer
@@ -59,10 +60,7 @@ class LanguageModel:
         self.n_vocab = program.n_vocab
         self.kv_spec = KVSpec(program.n_layers, program.kv_heads, program.head_size, kv_dtype)
         self._width = program.hidden.width
-        self._tokens = np.zeros(MAX_ROWS, np.int32)
-        self._positions = np.zeros(MAX_ROWS, np.int32)
-        self._rows = np.arange(MAX_ROWS, dtype=np.int32)
-        self._one_owner = np.zeros(MAX_ROWS, np.int32)
+        self._passes = Passes(executor)
         self._flat_pool: KVPool | None = None
         self._renderer: ChatRenderer | None = None
 
@@ -104,11 +102,8 @@ class LanguageModel:
         row = self._logits_of(session) if logits else None
         for start in range(0, len(ids), MAX_ROWS):
             chunk = ids[start : start + MAX_ROWS]
-            n = len(chunk)
-            if row is not None and start + n == len(ids):
-                self._run_rows(session, chunk, lane, self._rows[n - 1 : n], [row])
-            else:
-                self._run_rows(session, chunk, lane, self._rows[:0], [])
+            at_end = row is not None and start + len(chunk) == len(ids)
+            self._read(session, chunk, lane, [row] if row is not None and at_end else [])
         session.logits = row
 
     def eval_batch(self, sessions: Sequence[Session], tokens: Sequence[int]) -> None:
@@ -130,56 +125,63 @@ class LanguageModel:
         for group in groups.values():
             for start in range(0, len(group), MAX_ROWS):
                 part = group[start : start + MAX_ROWS]
-                self._run_batch([sessions[i] for i in part], [ids[i] for i in part], [rows[i] for i in part])
+                self._passes.run([sessions[i] for i in part], [ids[i] for i in part], logits=[rows[i] for i in part])
         for session, token, row in zip(sessions, ids, rows, strict=True):
             session.advance((token,))
             session.logits = row
 
-    def _run_batch(self, sessions: list[Session], tokens: list[int], logits: list[np.ndarray]) -> None:
-        """One generated row of each session; all sessions share a pool."""
-        n = len(sessions)
-        self._tokens[:n] = tokens
-        self._positions[:n] = [session.n_past for session in sessions]
-        rows, pool = self._rows[:n], sessions[0].pool
-        self.executor.step(
-            Batch(
-                tokens=self._tokens[:n],
-                positions=self._positions[:n],
-                owner=rows,
-                tables=[session.block_table for session in sessions],
-                memory=pool.memory,
-                page_rows=pool.page_rows,
-                wanted=rows,
-                logits=logits,
-            )
-        )
+    @property
+    def shared_rows(self) -> int:
+        """How many rows prompts and generated tokens may have together in one pass (see ``eval_together``); 0 where
+        prompts use another arithmetic."""
+        return MAX_ROWS if self.exact or getattr(self.executor, "tiles", None) is None else 0
 
-    def _run_rows(
+    def eval_together(
+        self, sessions: Sequence[Session], tokens: Sequence[int], reader: Session, part: Sequence[int], *, logits: bool
+    ) -> None:
+        """``eval_batch`` of ``sessions`` and ``eval`` of ``part`` in one pass over the weights, at most ``shared_rows``
+        rows; each row has the bits that it has apart. All sessions share a pool. On an error none has advanced."""
+        ids, read = self._checked(tokens), self._checked(part)
+        everyone = [*sessions, reader]
+        for session in everyone:
+            check_session(session, self.kv_spec, self.n_ctx)
+        if not read or len(ids) != len(sessions) or len(ids) + len(read) > self.shared_rows:
+            raise BadRequestValueError(
+                f"One pass takes a token of each session and 1 to {self.shared_rows - len(sessions)} of the prompt.",
+                field="tokens",
+            )
+        if any(session is reader or session.pool is not reader.pool for session in sessions):
+            raise SessionError("One pass takes sessions of one pool, and the reader only once.")
+        reader.reserve(len(read))
+        reserve_all(sessions)
+        rows = [self._logits_of(session) for session in (everyone if logits else sessions)]
+        self._passes.run(sessions, ids, reader, read, logits=rows, last=int(logits))
+        for session, token, row in zip(sessions, ids, rows, strict=False):
+            session.advance((token,))
+            session.logits = row
+        reader.advance(read)
+        reader.logits = rows[-1] if logits else None
+
+    def _read(
         self,
         session: Session,
         tokens: list[int],
         lane: Lane,
-        wanted: np.ndarray,
-        logits: list[np.ndarray],
+        logits: Sequence[np.ndarray],
         hidden: np.ndarray | None = None,
     ) -> None:
-        """Consecutive rows of one session, pages reserved already; advances it."""
-        n, past, pool = len(tokens), session.n_past, session.pool
-        self._tokens[:n] = tokens
-        self._positions[:n] = range(past, past + n)
-        self.executor.step(
-            Batch(
-                tokens=self._tokens[:n],
-                positions=self._positions[:n],
-                owner=self._one_owner[:n],
-                tables=[session.block_table],
-                memory=pool.memory,
-                page_rows=pool.page_rows,
-                wanted=wanted,
-                logits=logits,
-                hidden=hidden,
-                lane="prompt" if lane == "prompt" and not self.exact else "generated",
-            )
+        """Consecutive rows of one session, pages reserved already; advances it. ``logits`` of the last ones, or their
+        ``hidden`` states."""
+        generated = self.exact or lane != "prompt"
+        self._passes.run(
+            (),
+            (),
+            session,
+            tokens,
+            logits=logits,
+            last=len(logits) if hidden is None else len(hidden),
+            hidden=hidden,
+            lane="generated" if generated else "prompt",
         )
         session.advance(tokens)
 
@@ -226,7 +228,7 @@ class LanguageModel:
             for start in range(0, len(nll), _SCORE_ROWS):
                 chunk = ids[start : min(start + _SCORE_ROWS, len(nll))]
                 n = len(chunk)
-                self._run_rows(session, chunk, lane, self._rows[:n], rows[:n])
+                self._read(session, chunk, lane, rows[:n])
                 for i in range(n):
                     nll[start + i] = _surprise(rows[i], ids[start + i + 1])
         return nll
@@ -247,7 +249,7 @@ class LanguageModel:
             for start in range(0, len(ids), chunk):
                 part = ids[start : start + chunk]
                 stop = start + len(part)
-                self._run_rows(session, part, "prompt", self._rows[: len(part)], [], states[start:stop])
+                self._read(session, part, "prompt", [], states[start:stop])
                 yield states[:stop]
 
     def _reading(self, tokens: list[int]) -> Session:

@@ -30,6 +30,18 @@ class Evaluator(Protocol):
         """Evaluate one generated row for each session in one pass; on an error no session has advanced."""
         ...
 
+    @property
+    def shared_rows(self) -> int:
+        """How many rows ``eval_together`` takes; 0 where prompt rows and generated rows cannot share a pass."""
+        ...
+
+    def eval_together(
+        self, sessions: Sequence[Session], tokens: Sequence[int], reader: Session, part: Sequence[int], *, logits: bool
+    ) -> None:
+        """``eval_batch`` of ``sessions`` and ``eval`` of ``part`` in one pass, with the same results; on an error no
+        session has advanced."""
+        ...
+
     def sample_batch(
         self,
         sessions: Sequence[Session],

@@ -14,13 +14,14 @@ from engine.cache.pool import KVPool
 from engine.cache.prefix import PrefixCache
 from engine.cache.session import Session, reserve_all
 from engine.errors import BadRequestValueError, DuplicateRequestError, PoolExhaustedError, QueueFullError
+from engine.scheduling.decoding import Decoder
 from engine.scheduling.evaluator import Evaluator, NoText, TextFactory
 from engine.scheduling.events import Piece, SchedEvent, StepReport, StreamState
 from engine.scheduling.pace import Pace
 from engine.scheduling.recorder import StepRecorder
 from engine.scheduling.request import Request
 from engine.scheduling.room import Room
-from engine.scheduling.sampling import isolated, sample
+from engine.scheduling.sampling import sample
 from engine.scheduling.stream import Stream
 from engine.scheduling.validate import validate
 
@@ -79,6 +80,7 @@ class Scheduler:
         self._ended: list[Stream] = []  # ended in the queue; their last event is due
         self._room = Room(self.pool, cache)
         self._step = StepRecorder()
+        self._decoder = Decoder(evaluator, self._pace, self._step)
 
     # Between steps
 
@@ -163,9 +165,10 @@ class Scheduler:
         self._step.begin()
         self._admit()
         decoding = self._make_room(self._running("decoding"))
-        self._decode(decoding)
+        read = self._decode(decoding)
         self._sample(decoding)
-        read = self._prefill()
+        if read is None:
+            read = self._prefill()
         self._sample(read)
         self._reap()
         self.last_report = self._report()
@@ -229,17 +232,22 @@ class Scheduler:
                 streams = [stream for stream in streams if stream is not youngest]
         return streams
 
-    def _decode(self, streams: list[Stream]) -> None:
-        """Evaluate the last token of every stream, in one pass over the weights."""
-        if not streams:
-            return
-        start = time.perf_counter()
-        isolated(
-            streams,
-            lambda part: self._evaluator.eval_batch([s.live_session for s in part], [s.generated[-1] for s in part]),
-        )
-        self._step.decoded = tuple(stream.id for stream in streams)
-        self._step.decode_s = time.perf_counter() - start
+    def _decode(self, streams: list[Stream]) -> list[Stream] | None:
+        """One token of every stream, and a part of a prompt in the same pass where the arithmetic allows that; returns
+        the streams whose prompt is read then, and None if the step is to read apart."""
+        if self._decoder.must_measure(streams):
+            self._decoder.alone(streams)
+            return []
+        room, waiting = self._decoder.room(streams), self._waiting()
+        if room and waiting:
+            reader = waiting[0]
+            self._attach(reader)
+            part, last = reader.next_part(room)
+            if part and self._decoder.together(streams, reader, part, last=last):
+                self._has_read(reader, last)
+                return [reader] if reader.phase == "decoding" else []
+        self._decoder.alone(streams)
+        return None
 
     def _sample(self, streams: list[Stream]) -> None:
         """Choose the next token of every stream whose evaluation went well."""
@@ -248,10 +256,7 @@ class Scheduler:
     def _prefill(self) -> list[Stream]:
         """Read up to a chunk of prompt tokens, shortest rest first; returns the streams whose prompt is read."""
         start, budget, read = time.perf_counter(), self._pace.budget(self._step.decode_s), []
-        waiting = self._running("prefilling") + self._closing
-        if self._step.step % OLDEST_FIRST_EVERY:
-            waiting.sort(key=lambda stream: stream.remaining)
-        for stream in waiting:
+        for stream in self._waiting():
             if budget == 0:
                 break
             budget -= self._read(stream, budget)
@@ -261,24 +266,32 @@ class Scheduler:
         self._pace.spent(sum(self._step.prefilled.values()), self._step.prefill_s)
         return read
 
+    def _waiting(self) -> list[Stream]:
+        """Streams with something to read, in the order in which they get it."""
+        waiting = self._running("prefilling") + self._closing
+        if self._step.step % OLDEST_FIRST_EVERY:
+            waiting.sort(key=lambda stream: stream.remaining)
+        return waiting
+
     def _read(self, stream: Stream, budget: int) -> int:
         """Evaluate the next tokens of a stream's target, at most ``budget``; returns how many."""
         self._attach(stream)
-        session, target = stream.live_session, stream.target
-        part = target[session.n_past : session.n_past + budget]
-        last = session.n_past + len(part) == len(target)
+        part, last = stream.next_part(budget)
         if part:
             self._step.read(stream.id, len(part))
             try:
-                self._evaluator.eval(session, part, logits=last and stream.wants_token)
+                self._evaluator.eval(stream.live_session, part, logits=last and stream.wants_token)
             except Exception as error:
                 self._reading_failed(stream, error)
                 return len(part)
+        self._has_read(stream, last)
+        return len(part)
+
+    def _has_read(self, stream: Stream, last: bool) -> None:
         if self._share_in_flight or stream.phase == "closing":
             self._donate(stream)
         if last:
             self._reading_done(stream)
-        return len(part)
 
     def _reading_done(self, stream: Stream) -> None:
         if stream.phase == "closing":

@@ -67,6 +67,11 @@ class Stream:
         """Tokens of ``target`` that are still to be read."""
         return len(self.target) - self.live_session.n_past
 
+    def next_part(self, most: int) -> tuple[list[int], bool]:
+        """The next ``most`` tokens of ``target``, and whether these are the last."""
+        past = self.live_session.n_past
+        return list(self.target[past : past + most]), past + most >= len(self.target)
+
     @property
     def wants_token(self) -> bool:
         """Whether reading the target leads to sampling."""

@@ -90,6 +90,32 @@ def test_batched_and_solo(smollm2: LanguageModel, text: list[int]) -> None:
                 assert np.array_equal(alone.logits, together[step][i])
 
 
+def test_prompts_beside_generated_rows(smollm2: LanguageModel, text: list[int], cold: np.ndarray) -> None:
+    """A prompt that is read in the same passes as others decode, and those others."""
+    if not smollm2.shared_rows:  # the tiles of this processor have another arithmetic for prompts
+        assert smollm2.executor.tiles is not None
+        return
+    pool = smollm2.new_pool(capacity_pages=64)
+    with smollm2.new_session(pool) as a, smollm2.new_session(pool) as b, smollm2.new_session(pool) as reader:
+        smollm2.eval(a, text[:5])
+        smollm2.eval(b, text[:34])
+        step, start = 0, 0
+        while start < len(text):
+            part = text[start : start + 1 + 7 * step]
+            start += len(part)
+            tokens = [text[step], text[step + 11]]
+            smollm2.eval_together([a, b], tokens, reader, part, logits=start == len(text))
+            step += 1
+        assert np.array_equal(reader.logits, cold)
+        for session, first in ((a, 0), (b, 11)):
+            with smollm2.new_session() as alone:
+                smollm2.eval(alone, session.tokens[:-step])
+                for token in text[first : first + step]:
+                    smollm2.eval_batch([alone], [token])
+                assert np.array_equal(alone.logits, session.logits)
+    pool.close()
+
+
 def test_threads_in_a_batch(smollm2: LanguageModel, text: list[int], threads: Callable[[int], None]) -> None:
     threads(1)
     one = generated(smollm2, text, 3, 2)

@@ -75,6 +75,42 @@ def test_flat_session_and_pool_sessions_share_a_batch(model: LanguageModel) -> N
     pool.close()
 
 
+def test_a_prompt_in_the_same_pass_as_generated_rows(model: LanguageModel) -> None:
+    """Every row has the bits that it has apart (the interpreter's: nearly), whether the reader's logits are wanted or
+    not."""
+    tolerance = 0.0 if hasattr(model.executor, "tiles") else 1e-4
+    pool = model.new_pool(capacity_pages=40)
+    with model.new_session(pool) as a, model.new_session(pool) as b, model.new_session(pool) as reader:
+        model.eval(a, TEXT[:7])
+        model.eval(b, TEXT[:40])
+        model.eval_together([a, b], [TEXT[7], TEXT[40]], reader, TEXT[:30], logits=False)
+        assert reader.logits is None and reader.tokens == TEXT[:30]
+        model.eval_together([b, a], [TEXT[41], TEXT[8]], reader, TEXT[30:33], logits=True)
+        for session, n in ((a, 9), (b, 42)):
+            assert session.tokens == TEXT[:n]
+            with model.new_session() as apart:
+                model.eval(apart, TEXT[: n - 2])
+                model.eval_batch([apart], [TEXT[n - 2]])
+                model.eval_batch([apart], [TEXT[n - 1]])
+                assert np.abs(apart.logits - session.logits).max() <= tolerance
+        assert reader.tokens == TEXT[:33]
+        assert np.abs(model.logits(TEXT[:33]) - reader.logits).max() <= tolerance
+        before = [session.n_past for session in (a, b, reader)]
+        for error, tokens, part in (
+            (BadRequestValueError, [1, 2], [1] * model.shared_rows),
+            (BadRequestValueError, [1, 2], []),
+            (BadRequestValueError, [1], [1]),
+            (BadRequestValueError, [1, 260], [1]),
+            (BadRequestValueError, [1, 2], [-1]),
+        ):
+            with pytest.raises(error):
+                model.eval_together([a, b], tokens, reader, part, logits=True)
+        with pytest.raises(SessionError):
+            model.eval_together([a, reader], [1, 2], reader, [1], logits=True)
+        assert [session.n_past for session in (a, b, reader)] == before
+    pool.close()
+
+
 def test_reservation_is_all_or_nothing(model: LanguageModel) -> None:
     pool = model.new_pool(capacity_pages=3)
     with model.new_session(pool) as a, model.new_session(pool) as b:

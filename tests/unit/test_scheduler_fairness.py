@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from engine.scheduling.pace import Pace
+from collections.abc import Sequence
+
+import pytest
+
+from engine.cache.session import Session
+from engine.scheduling.pace import FRESH, Pace
 from tests.desk import Desk
 
 
@@ -97,3 +102,52 @@ def test_a_paced_scheduler_still_reads_everything() -> None:
     desk.submit(2, list(range(50)) * 2, max_new=3)
     desk.drain()
     assert desk.right(1, [1, 2]) and desk.right(2, list(range(50)) * 2)
+
+
+def test_a_prompt_is_read_in_the_same_pass_as_running_streams_decode() -> None:
+    """Once the time of their decode was measured, in a step that reads nothing; never more rows than a pass takes."""
+    desk = Desk(shared_rows=6, n_ctx=300, pages=200)
+    desk.submit(1, [1, 2], max_new=40)
+    desk.submit(2, [3], max_new=40)
+    desk.step(2)
+    prompt = list(range(30))
+    desk.submit(3, prompt, max_new=3)
+    desk.step()
+    desk.step(7)
+    reports = desk.reports[-8:]
+    assert [r.decoded for r in reports] == [(1, 2)] * 8
+    assert [dict(r.prefilled).get(3, 0) for r in reports] == [4] * 7 + [2]
+    assert desk.model.passes_shared == 8
+    assert all(r.prefill_us >= 0 and r.decode_us >= 0 for r in reports)
+    desk.drain()
+    assert desk.right(1, [1, 2]) and desk.right(2, [3]) and desk.right(3, prompt)
+
+
+def test_a_failure_in_a_shared_pass_ends_only_the_stream_that_causes_it() -> None:
+    desk = Desk(shared_rows=16)
+    desk.submit(1, [1, 2], max_new=20)
+    desk.step(3)
+
+    def fail(_name: str, sessions: Sequence[Session]) -> None:
+        if any(session.n_past < 8 and session.tokens[:1] != [1] for session in sessions):
+            raise RuntimeError("broken")
+
+    desk.model.on_call = fail
+    desk.submit(2, [7] * 8, max_new=3)
+    desk.drain()
+    assert desk.finished[2].reason == "error" and desk.finished[2].error == "broken"
+    assert desk.finished[1].reason == "length" and desk.right(1, [1, 2])
+
+
+def test_pace_counts_what_a_shared_pass_takes_over_a_decode() -> None:
+    pace = Pace(128, 1.0, 2)
+    assert not pace.knows(4)
+    pace.decoded(4, 0.010)
+    assert pace.knows(4) and not pace.knows(3)
+    assert pace.expected(4) == 0.010
+    assert pace.shared(10, 4, 0.015) == pytest.approx(0.005)
+    assert pace.budget(0.010) == 20
+    assert pace.shared(8, 4, 0.009) == pytest.approx(8 * 0.010 / 32)  # no row is for nothing, whatever the clock said
+    for _ in range(FRESH - 1):
+        pace.expected(4)
+    assert not pace.knows(4)

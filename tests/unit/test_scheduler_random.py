@@ -39,7 +39,7 @@ class Traffic:
         choose = self.random.choice
         self.busy = seed % 5 in (1, 2)  # short prompts and long replies, so that many decode together
         self.rows = 4 if self.busy else choose([1, 2, 4, 4])
-        self.model = FakeEvaluator(n_ctx=choose([10, 40]), n_vocab=VOCAB)
+        self.model = FakeEvaluator(n_ctx=choose([10, 40]), n_vocab=VOCAB, shared_rows=choose([0, 4, 64]))
         self.model.on_call = self.fail_sometimes
         self.pool = KVPool(SPEC, capacity_pages=8 if self.busy else self.random.randint(2, 8), page_rows=self.rows)
         hash_page = HASHES[seed % 3]
@@ -143,6 +143,7 @@ class Traffic:
     def step(self) -> None:
         before = self.scheduler.stream_pages().keys() - {state.stream for state in self.scheduler.states()}
         self.failing = self.random.random() < 0.1
+        shared = self.model.passes_shared
         for event in self.scheduler.step():
             self.take(event)
         self.cancelled.clear()
@@ -153,6 +154,7 @@ class Traffic:
         assert counts.free + counts.cached + counts.referenced == counts.capacity
         self.seen["evictions of cached pages"] += sum(eviction.pages for eviction in report.evictions)
         self.seen["batched steps"] += len(report.decoded) > 1
+        self.seen["passes shared with a prompt"] += self.model.passes_shared - shared
         after = self.scheduler.stream_pages().keys()
         for id in before - after:
             self.seen["pages completed" if id in dict(report.prefilled) else "completions given up"] += 1
