@@ -57,8 +57,7 @@ def walk(model: Any) -> dict[str, Any]:
             note(f"stream B: attached {matched} of {len(prompt_2)} tokens ({matched // pool.page_rows} pages)")
             warm_ms = _timed(lambda: model.eval(second, prompt_2[matched:]))
             note(f"stream B: evaluated the other {len(prompt_2) - matched} in {warm_ms:.1f} ms")
-            chains = cache.chains()
-            for c in chains:
+            for c in (chains := cache.chains()):
                 note(f"chain {c.id}: {c.n_tokens} tokens, {len(c.pages)} live pages, {c.hits} hit(s), '{c.label}'")
             held = cache.held_pages
             report = cache.release(chains[0].id)

@@ -10,12 +10,14 @@ memory, and expanded blocks of weights as [group][16 pairs of columns][16 output
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine.kernels.codes import fetch_ahead
 from engine.kernels.columns import load_columns
 from engine.kernels.cpu import TileUnit
 from engine.kernels.formats import BLOCK_ROWS, FORMATS, GROUP, SUPER, Format
 from engine.kernels.half import store_bf
-from engine.kernels.kernel import Kernel, helper, kernel
+from engine.kernels.kernel import Kernel, helper, kernel, named_helper
 from engine.kernels.layout import (
     M_BLOCK_BYTES,
     M_EXPAND,
@@ -90,14 +92,11 @@ def _finish_tile(args, where, rows, first, block):
         row += 1
 
 
-def _product(name: TileUnit, unit: Unit) -> Kernel:
-    """The kernel of one unit."""
+def _two_rows_of_tiles(name: TileUnit, unit: Unit) -> Callable[..., None]:
+    """32 rows by 32 outputs, from ``x`` and ``weights`` to the results in scratch."""
     zero, load, store, dot = unit.zero, unit.load, unit.store, unit.dot
-    start_unit, finish_unit = unit.start, unit.finish
 
-    @helper
-    def two_rows_of_tiles(state, groups, x, weights):
-        """32 rows by 32 outputs, from ``x`` and ``weights`` to the results in scratch."""
+    def two_rows(state, groups, x, weights):
         zero(state, 0)
         zero(state, 1)
         zero(state, 2)
@@ -120,9 +119,14 @@ def _product(name: TileUnit, unit: Unit) -> Kernel:
         store(state, 2, results + 2 * TILE_BYTES)
         store(state, 3, results + 3 * TILE_BYTES)
 
-    @helper
-    def one_row_of_tiles(state, groups, x, weights):
-        """16 rows by 32 outputs."""
+    return named_helper(f"tiles_two_rows_{name}", two_rows)
+
+
+def _one_row_of_tiles(name: TileUnit, unit: Unit) -> Callable[..., None]:
+    """16 rows by 32 outputs."""
+    zero, load, store, dot = unit.zero, unit.load, unit.store, unit.dot
+
+    def one_row(state, groups, x, weights):
         zero(state, 0)
         zero(state, 1)
         step = groups * TILE_BYTES
@@ -138,16 +142,23 @@ def _product(name: TileUnit, unit: Unit) -> Kernel:
         store(state, 0, results)
         store(state, 1, results + TILE_BYTES)
 
-    @helper
-    def multiply(args, state, rows, row, block, weights):
+    return named_helper(f"tiles_one_row_{name}", one_row)
+
+
+def _product(name: TileUnit, unit: Unit) -> Kernel:
+    """The kernel of one unit."""
+    start_unit, finish_unit = unit.start, unit.finish
+    two_rows, one_row = _two_rows_of_tiles(name, unit), _one_row_of_tiles(name, unit)
+
+    def multiply_two_blocks(args, state, rows, row, block, weights):
         """Two blocks of outputs for the rows from ``row`` on, at most 32. What is there for rows and outputs that do
         not exist is computed with them, and dropped."""
         groups = get(args, M_GROUPS)
         x = get(args, M_X) + row // TILE_ROWS * groups * TILE_BYTES
         if rows > TILE_ROWS:
-            two_rows_of_tiles(state, groups, x, weights)
+            two_rows(state, groups, x, weights)
         else:
-            one_row_of_tiles(state, groups, x, weights)
+            one_row(state, groups, x, weights)
         outputs = get(args, M_OUTPUTS)
         for tile in range(PAIR * PAIR):
             below, beside = tile // PAIR, tile % PAIR
@@ -155,6 +166,8 @@ def _product(name: TileUnit, unit: Unit) -> Kernel:
             if BLOCK_ROWS * (block + beside) < outputs:
                 where = state + _RESULTS + tile * TILE_BYTES
                 _finish_tile(args, where, have, row + TILE_ROWS * below, block + beside)
+
+    multiply = named_helper(f"tiles_multiply_{name}", multiply_two_blocks)
 
     def product(context, args, begin, end, scratch):
         rows = get(context, get(args, M_ROWS))
