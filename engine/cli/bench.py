@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from importlib.resources import files
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_WIDTH = 1024
 DECODE_STEPS = 32
 WARM_UP_STEPS = 4
+_LEAST_RATE = 1e-9
 _PEERS = {"llama.cpp": ("llama_cpp_peer.py", "llama-cpp-python"), "vllm": ("vllm_peer.py", "vllm and gguf")}
 """What a peer's own Python runs, and what has to be installed there."""
 
@@ -175,10 +176,16 @@ class Peer:
         script = str(files("engine.cli") / name)
         threads = str(arguments.threads or len(_available_cpus()))
         command = [arguments.peer_python, script, str(resolve(arguments.model)), threads, str(arguments.context)]
-        if not Path(arguments.peer_python).exists():
-            raise EngineError(f"{arguments.peer_python} does not exist; give --peer-python the peer's own Python.")
+        if not shutil.which(arguments.peer_python):
+            raise EngineError(f"{arguments.peer_python} is no program; give --peer-python the peer's own Python.")
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
         )
         try:
             self._ask({"ping": 1})
@@ -207,7 +214,7 @@ class Peer:
                 f"The peer ended early; check that --peer-python has {self._needs} and that it can read this model."
             )
         try:
-            return float(json.loads(answer)["rate"])
+            return max(float(json.loads(answer)["rate"]), _LEAST_RATE)
         except (ValueError, KeyError, TypeError) as error:
             raise EngineError(f"The peer answered “{answer.strip()[:80]}”; --peer-python must be a Python.") from error
 

@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-MAX_SEQUENCES = 32
+MAX_SEQUENCES = 128
+_STEP_TOKENS = 4096
 _NAMES = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -37,8 +38,9 @@ def native_bfloat16() -> bool:
         return False
 
 
-def unpack(path: str, folder: str, dtype: str) -> None:
-    """Write the weights of a GGUF file of a llama to ``folder`` as Hugging Face's library keeps them."""
+def unpack(path: str, folder: str, dtype: str) -> tuple[int, int]:
+    """Write the weights of a GGUF file of a llama to ``folder`` as Hugging Face's library keeps them; returns how long
+    its context and how large its vocabulary is."""
     import gguf
     import numpy as np
     import torch
@@ -54,6 +56,8 @@ def unpack(path: str, folder: str, dtype: str) -> None:
     heads, kv_heads = number("attention.head_count"), number("attention.head_count_kv")
     weights = {}
     for tensor in reader.tensors:
+        if not tensor.name.endswith(".weight") or tensor.name == "rope_freqs.weight":
+            raise SystemExit(f"what {tensor.name} is for vLLM is not known here")
         values = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         parts = tensor.name.split(".")
         if parts[0] != "blk":
@@ -84,19 +88,20 @@ def unpack(path: str, folder: str, dtype: str) -> None:
         "torch_dtype": dtype,
     }
     Path(folder, "config.json").write_text(json.dumps(config))
+    return int(config["max_position_embeddings"]), int(config["vocab_size"])
 
 
 class Engine:
     """vLLM's engine in this process, one step at a time, without its prefix cache."""
 
-    def __init__(self, folder: str, threads: int, context: int, dtype: str) -> None:
+    def __init__(self, folder: str, threads: int, context: int, dtype: str, n_vocab: int) -> None:
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = "2"
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{threads - 1}"
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         from vllm import EngineArgs, LLMEngine, SamplingParams
 
-        context = max(context, 4096)
         self.params = SamplingParams
+        self.n_vocab = n_vocab
         self.engine = LLMEngine.from_engine_args(
             EngineArgs(
                 folder,
@@ -104,7 +109,7 @@ class Engine:
                 dtype=dtype,
                 max_model_len=context,
                 max_num_seqs=MAX_SEQUENCES,
-                max_num_batched_tokens=context,
+                max_num_batched_tokens=max(context, _STEP_TOKENS),
                 enable_prefix_caching=False,
             )
         )
@@ -114,7 +119,7 @@ class Engine:
     def ask(self, n: int, new: int) -> None:
         """Queue a prompt of ``n`` random tokens and ``new`` tokens to come."""
         self.asked += 1
-        prompt = [self.random.randrange(5, 40000) for _ in range(n)]
+        prompt = [self.random.randrange(5, self.n_vocab) for _ in range(n)]
         params = self.params(max_tokens=new, temperature=0, ignore_eos=True, detokenize=False)
         self.engine.add_request(str(self.asked), {"prompt_token_ids": prompt}, params)
 
@@ -132,9 +137,15 @@ class Engine:
 
     def decode(self, width: int, context: int, steps: int, warm_up: int) -> float:
         """Tokens/s of ``width`` sequences advancing together."""
+        if width > MAX_SEQUENCES:
+            raise SystemExit(f"at most {MAX_SEQUENCES} sequences")
+        reading = 1 + width * max(context, 1) // _STEP_TOKENS
         for _ in range(width):
-            self.ask(max(context, 1), warm_up + steps + 1)
-        for _ in range(warm_up + 1):
+            self.ask(max(context, 1), warm_up + steps + reading + 1)
+        begun: set[str] = set()
+        while len(begun) < width:
+            begun.update(output.request_id for output in self.engine.step() if output.outputs[0].token_ids)
+        for _ in range(warm_up):
             self.engine.step()
         start = time.perf_counter()
         for _ in range(steps):
@@ -149,8 +160,8 @@ def main() -> None:
     os.dup2(2, 1)  # what vLLM reports is no answer
     dtype = "bfloat16" if native_bfloat16() else "float32"
     with tempfile.TemporaryDirectory() as folder:
-        unpack(sys.argv[1], folder, dtype)
-        engine = Engine(folder, int(sys.argv[2]), int(sys.argv[3]), dtype)
+        longest, n_vocab = unpack(sys.argv[1], folder, dtype)
+        engine = Engine(folder, int(sys.argv[2]), min(int(sys.argv[3]), longest), dtype, n_vocab)
         for line in sys.stdin:
             question = json.loads(line)
             if "prefill" in question:

@@ -1,6 +1,7 @@
 """LanguageModel: a loaded model that evaluates the rows of sessions and samples from their logits.
 
-``eval`` is the prompt lane, ``eval_batch`` the generated lane (one row of each session, one pass over the weights).
+``eval`` is the prompt lane, ``eval_batch`` the generated lane (one row of each session, one pass over the weights);
+``eval_together`` does both in one pass where they share their arithmetic.
 All of a model's calls belong on one thread.
 """
 
@@ -45,7 +46,7 @@ _FLAT_SESSIONS = 64
 class LanguageModel:
     """A model ready to compute; a context manager. Get one from ``load_model``.
 
-    ``kv_spec``, ``n_ctx``, ``n_vocab``, ``eval``, ``eval_batch`` and ``sample_batch`` are what a scheduler needs.
+    What a scheduler needs of it is ``engine.scheduling.evaluator.Evaluator``.
     """
 
     def __init__(

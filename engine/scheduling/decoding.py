@@ -36,14 +36,13 @@ class Decoder:
         self._step.decode_s = time.perf_counter() - start
         self._pace.decoded(len(streams), self._step.decode_s)
 
-    def must_measure(self, streams: Sequence[Stream]) -> bool:
-        """Whether a prompt could come along, if it were known how long these streams take without one."""
-        return 0 < len(streams) < self._evaluator.shared_rows and not self._pace.knows(len(streams))
+    def knows(self, streams: Sequence[Stream]) -> bool:
+        """Whether a prompt may come along: there is room, and what these streams take without one was measured."""
+        return 0 < len(streams) < self._evaluator.shared_rows and self._pace.knows(len(streams))
 
-    def room(self, streams: Sequence[Stream]) -> int:
-        """Prompt tokens that may come along in a pass of these streams: by the pace, and by what one pass takes."""
-        free = self._evaluator.shared_rows - len(streams)
-        return min(free, self._pace.budget(self._pace.expected(len(streams)))) if streams and free > 0 else 0
+    def budget(self, streams: Sequence[Stream]) -> int:
+        """Prompt tokens that the pace grants beside these streams."""
+        return self._pace.budget(self._pace.expected(len(streams)))
 
     def together(self, streams: Sequence[Stream], reader: Stream, part: list[int], *, last: bool) -> bool:
         """As ``alone``, and ``part`` of the reader's target in the same pass. False if that failed: evaluated apart,

@@ -17,7 +17,8 @@ class Pace:
     ``factor`` None: always a whole chunk.
 
     Where a step decodes and reads in one pass, only the whole can be measured: ``expected`` is what the decode alone
-    would take, and the rest is what reading took.
+    would take, and the rest is what reading took. Such a pass is for what fits into it whole: larger grants are read
+    apart, as they are while the time of the decode is not known.
     """
 
     def __init__(self, chunk: int, factor: float | None, floor: int) -> None:

@@ -32,6 +32,11 @@ class StepRecorder:
         """``tokens`` of a stream's prompt (or of its last page) were evaluated."""
         self.prefilled[stream] = self.prefilled.get(stream, 0) + tokens
 
+    @property
+    def tokens_read(self) -> int:
+        """Tokens of prompts that the step has evaluated so far."""
+        return sum(self.prefilled.values())
+
     def report(
         self, pool: PoolCounts, queued: int, streams: tuple[StreamState, ...], evictions: tuple[Eviction, ...]
     ) -> StepReport:

@@ -165,10 +165,9 @@ class Scheduler:
         self._step.begin()
         self._admit()
         decoding = self._make_room(self._running("decoding"))
-        read = self._decode(decoding)
+        budget, read = self._decode(decoding)
         self._sample(decoding)
-        if read is None:
-            read = self._prefill()
+        read += self._prefill(budget)
         self._sample(read)
         self._reap()
         self.last_report = self._report()
@@ -232,38 +231,38 @@ class Scheduler:
                 streams = [stream for stream in streams if stream is not youngest]
         return streams
 
-    def _decode(self, streams: list[Stream]) -> list[Stream] | None:
-        """One token of every stream, and a part of a prompt in the same pass where the arithmetic allows that; returns
-        the streams whose prompt is read then, and None if the step is to read apart."""
-        if self._decoder.must_measure(streams):
-            self._decoder.alone(streams)
-            return []
-        room, waiting = self._decoder.room(streams), self._waiting()
-        if room and waiting:
-            reader = waiting[0]
-            self._attach(reader)
-            part, last = reader.next_part(room)
-            if part and self._decoder.together(streams, reader, part, last=last):
-                self._has_read(reader, last)
-                return [reader] if reader.phase == "decoding" else []
+    def _decode(self, streams: list[Stream]) -> tuple[int | None, list[Stream]]:
+        """One token of every stream, and a part of a prompt in the same pass where the arithmetic allows that. Returns
+        how many prompt tokens the step may still read (None: what the pace grants) and streams whose prompt is read."""
+        waiting, budget = self._waiting(), None
+        if waiting and self._decoder.knows(streams):
+            reader, budget = waiting[0], self._decoder.budget(streams)
+            if budget <= self._evaluator.shared_rows - len(streams):
+                self._attach(reader)
+                part, last = reader.next_part(budget)
+                if part and self._decoder.together(streams, reader, part, last=last):
+                    self._has_read(reader, last)
+                    return budget - len(part), [reader] if reader.phase == "decoding" else []
         self._decoder.alone(streams)
-        return None
+        return budget, []
 
     def _sample(self, streams: list[Stream]) -> None:
         """Choose the next token of every stream whose evaluation went well."""
         sample(self._evaluator, [s for s in streams if s.reason is None], self._step.events, self._clock)
 
-    def _prefill(self) -> list[Stream]:
-        """Read up to a chunk of prompt tokens, shortest rest first; returns the streams whose prompt is read."""
-        start, budget, read = time.perf_counter(), self._pace.budget(self._step.decode_s), []
-        for stream in self._waiting():
+    def _prefill(self, budget: int | None) -> list[Stream]:
+        """Read up to ``budget`` prompt tokens, shortest rest first; returns the streams whose prompt is read."""
+        start, before, read = time.perf_counter(), self._step.tokens_read, []
+        budget = self._pace.budget(self._step.decode_s) if budget is None else budget
+        for stream in self._waiting() if budget else ():
             if budget == 0:
                 break
             budget -= self._read(stream, budget)
             if stream.phase == "decoding":
                 read.append(stream)
-        self._step.prefill_s = time.perf_counter() - start
-        self._pace.spent(sum(self._step.prefilled.values()), self._step.prefill_s)
+        seconds = time.perf_counter() - start
+        self._step.prefill_s += seconds
+        self._pace.spent(self._step.tokens_read - before, seconds)
         return read
 
     def _waiting(self) -> list[Stream]:

@@ -23,11 +23,11 @@ def here() -> dict[str, Any]:
     return report()
 
 
-def compiled_for(name: str) -> dict[str, Any]:
+def compiled_for(name: str, features: str = "") -> dict[str, Any]:
     """The report of a process that compiles for ``name`` (and caches what it compiled for the next run)."""
     run = subprocess.run(
         [sys.executable, "-m", "tests.kernels.older_cpu"],
-        env=os.environ | {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ""},
+        env=os.environ | {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -44,9 +44,11 @@ def test_avx2_gives_the_same_bits(here: dict[str, Any]) -> None:
         assert there == {key: value for key, value in here.items() if key != "cpu"}
 
 
-def test_a_cpu_without_avx_agrees(here: dict[str, Any]) -> None:
-    """Nehalem: SSE 4.2, no float16, no fused multiply-add: conversions and codes to the bit, products nearly."""
-    there = compiled_for("nehalem")
+@pytest.mark.parametrize("features", ["", "+ssse3"])
+def test_a_cpu_without_avx_agrees(here: dict[str, Any], features: str) -> None:
+    """Nehalem: SSE 4.2, no float16, no fused multiply-add: conversions and codes to the bit, products nearly; by name
+    alone, which promises no byte products, and with the byte products that it has."""
+    there = compiled_for("nehalem", features)
     assert there["cpu"] == ["nehalem", False, False, False]
     exact = ["half", "codes", *(f"unpack {kind.name}" for kind in KINDS)]
     assert [there[key] for key in exact] == [here[key] for key in exact]

@@ -105,22 +105,43 @@ def test_a_paced_scheduler_still_reads_everything() -> None:
 
 
 def test_a_prompt_is_read_in_the_same_pass_as_running_streams_decode() -> None:
-    """Once the time of their decode was measured, in a step that reads nothing; never more rows than a pass takes."""
-    desk = Desk(shared_rows=6, n_ctx=300, pages=200)
+    """Once the time of their decode is known; what is left of the step's grant is read apart."""
+    desk = Desk(shared_rows=16, chunk=8, n_ctx=300, pages=200)
     desk.submit(1, [1, 2], max_new=40)
     desk.submit(2, [3], max_new=40)
     desk.step(2)
     prompt = list(range(30))
     desk.submit(3, prompt, max_new=3)
-    desk.step()
-    desk.step(7)
-    reports = desk.reports[-8:]
-    assert [r.decoded for r in reports] == [(1, 2)] * 8
-    assert [dict(r.prefilled).get(3, 0) for r in reports] == [4] * 7 + [2]
-    assert desk.model.passes_shared == 8
+    desk.submit(4, [9, *range(40)], max_new=3)
+    desk.step(4)
+    reports = desk.reports[-4:]
+    assert [r.decoded for r in reports] == [(1, 2)] * 4
+    assert [dict(r.prefilled) for r in reports] == [*[{3: 8}] * 3, {3: 6, 4: 2}]
+    assert desk.model.passes_shared == 4
     assert all(r.prefill_us >= 0 and r.decode_us >= 0 for r in reports)
     desk.drain()
-    assert desk.right(1, [1, 2]) and desk.right(2, [3]) and desk.right(3, prompt)
+    assert desk.right(1, [1, 2]) and desk.right(2, [3]) and desk.right(3, prompt) and desk.right(4, [9, *range(40)])
+
+
+def test_what_does_not_fit_into_a_pass_is_read_apart() -> None:
+    desk = Desk(shared_rows=9, chunk=8, n_ctx=300, pages=200)
+    for id in (1, 2):
+        desk.submit(id, [id], max_new=40)
+    desk.step(3)
+    desk.submit(3, list(range(30)), max_new=3)
+    desk.step(3)
+    assert [dict(r.prefilled)[3] for r in desk.reports[-3:]] == [8] * 3
+    assert desk.model.passes_shared == 0
+
+
+def test_a_prompt_is_read_although_the_number_of_running_streams_is_new_in_every_step() -> None:
+    desk = Desk(shared_rows=64, max_streams=30, max_queue=40, n_ctx=64, pages=200, chunk=64)
+    for id in range(20):
+        desk.submit(id, [id], max_new=3 + id)
+    desk.step(2)
+    desk.submit(50, list(range(30)), max_new=1)
+    desk.step()
+    assert dict(desk.reports[-1].prefilled) == {50: 30}
 
 
 def test_a_failure_in_a_shared_pass_ends_only_the_stream_that_causes_it() -> None:
