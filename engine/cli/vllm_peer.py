@@ -156,6 +156,7 @@ class Engine:
 
 
 def main() -> None:
+    sys.path.remove(str(Path(__file__).resolve().parent))  # its modules are not for others: one is called profile
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what vLLM reports is no answer
     dtype = "bfloat16" if native_bfloat16() else "float32"
