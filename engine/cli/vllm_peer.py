@@ -11,6 +11,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,24 +72,29 @@ def unpack(path: str, folder: str, dtype: str) -> tuple[int, int]:
             values = values.reshape(count, rows // count // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
         weights[f"{name}.weight"] = torch.from_numpy(np.ascontiguousarray(values)).to(getattr(torch, dtype))
     save_file(weights, f"{folder}/model.safetensors", metadata={"format": "pt"})
-    config = {
+    config = _config(number, weights["model.embed_tokens.weight"].shape[0], "lm_head.weight" not in weights, dtype)
+    Path(folder, "config.json").write_text(json.dumps(config))
+    return int(config["max_position_embeddings"]), int(config["vocab_size"])
+
+
+def _config(number: Callable[[str], Any], n_vocab: int, tied: bool, dtype: str) -> dict[str, Any]:
+    """The model's description as the library has it; ``number`` reads a field of the GGUF file."""
+    return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "hidden_size": number("embedding_length"),
         "intermediate_size": number("feed_forward_length"),
         "num_hidden_layers": number("block_count"),
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
+        "num_attention_heads": number("attention.head_count"),
+        "num_key_value_heads": number("attention.head_count_kv"),
         "rms_norm_eps": float(number("attention.layer_norm_rms_epsilon")),
         "rope_theta": float(number("rope.freq_base")),
         "max_position_embeddings": number("context_length"),
-        "vocab_size": weights["model.embed_tokens.weight"].shape[0],
-        "tie_word_embeddings": "lm_head.weight" not in weights,
+        "vocab_size": n_vocab,
+        "tie_word_embeddings": tied,
         "hidden_act": "silu",
         "torch_dtype": dtype,
     }
-    Path(folder, "config.json").write_text(json.dumps(config))
-    return int(config["max_position_embeddings"]), int(config["vocab_size"])
 
 
 class Engine:
