@@ -161,7 +161,8 @@ class Scheduler:
     # One step
 
     def step(self) -> list[SchedEvent]:
-        """Admit; decode one token of every running stream; read at most a chunk of prompts; reap what has ended."""
+        """Admit; decode one token of every running stream, with a part of one prompt in the same pass where that is
+        possible; read what is left of at most a chunk of prompts; reap what has ended."""
         self._step.begin()
         self._admit()
         decoding = self._make_room(self._running("decoding"))
