@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +11,7 @@ import pytest
 from engine.kernels.cpu import describe, target
 from tests.kernels.older_cpu import KINDS, report
 
-ROOT = Path(__file__).parent.parent.parent
+Report = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -23,32 +19,19 @@ def here() -> dict[str, Any]:
     return report()
 
 
-def compiled_for(name: str, features: str = "") -> dict[str, Any]:
-    """The report of a process that compiles for ``name`` (and caches what it compiled for the next run)."""
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.kernels.older_cpu"],
-        env=os.environ | {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(run.stdout)
-
-
-def test_avx2_gives_the_same_bits(here: dict[str, Any]) -> None:
+def test_avx2_gives_the_same_bits(here: dict[str, Any], older_cpu: Report) -> None:
     """Haswell: AVX2 and fused multiply-add, no AVX-512, no byte dot products."""
-    there = compiled_for("haswell")
+    there = older_cpu("haswell")
     assert there.pop("cpu") == ["haswell", True, True, False]
     if target().fma:
         assert there == {key: value for key, value in here.items() if key != "cpu"}
 
 
 @pytest.mark.parametrize("features", ["", "+ssse3"])
-def test_a_cpu_without_avx_agrees(here: dict[str, Any], features: str) -> None:
+def test_a_cpu_without_avx_agrees(here: dict[str, Any], older_cpu: Report, features: str) -> None:
     """Nehalem: SSE 4.2, no float16, no fused multiply-add: conversions and codes to the bit, products nearly; by name
     alone, which promises no byte products, and with the byte products that it has."""
-    there = compiled_for("nehalem", features)
+    there = older_cpu("nehalem", features)
     assert there["cpu"] == ["nehalem", False, False, False]
     exact = ["half", "codes", *(f"unpack {kind.name}" for kind in KINDS)]
     assert [there[key] for key in exact] == [here[key] for key in exact]
