@@ -22,7 +22,7 @@ words (see ``layout``), scratch is the address of the calling thread's own memor
 
 _OPTIONS = {"nopython": True, "error_model": "numpy"}
 
-helper = njit(error_model="numpy")
+helper = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Marks a function that kernels call; it is compiled with the first kernel that needs it, and never on its own."""
 
 
