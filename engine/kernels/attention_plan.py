@@ -36,7 +36,7 @@ class AttentionPlan:
         self._partial_bytes = partial_bytes(head_size)
         self._blocks = np.zeros((max_rows, BLOCK_WORDS), np.int64)
         self._blocks[:, B_PART] = -1
-        self._merges = np.zeros((0, BLOCK_WORDS), np.int64)
+        self._blocks_at = address_of(self._blocks)
         self._partials = np.zeros(0, np.uint8)
 
     @property
@@ -47,14 +47,14 @@ class AttentionPlan:
     def fill(self, context: np.ndarray, positions: np.ndarray, owner: np.ndarray, threads: int) -> None:
         """Fill in the step's lists. ``positions`` and ``owner`` int32[rows]."""
         blocks = self._cut(positions, owner)
-        merges = self._merges[:0]
+        context[layout.C_ATTEND_BLOCKS], context[layout.C_ATTEND_LIST] = len(blocks), self._blocks_at
+        context[layout.C_MERGE_BLOCKS] = 0
         few = len(blocks) * self._kv_heads < _ITEMS_A_THREAD * threads
         if few and threads > 1 and positions.max() >= PARTITION:
-            merges, blocks = self._split(blocks, positions)
-        self._kept = blocks, merges
-        context[layout.C_ATTEND_BLOCKS], context[layout.C_ATTEND_LIST] = len(blocks), address_of(blocks)
-        context[layout.C_MERGE_BLOCKS], context[layout.C_MERGE_LIST] = len(merges), address_of(merges)
-        context[layout.C_PARTIALS] = address_of(self._partials)
+            merges, parts = self._kept = self._split(blocks, positions)
+            context[layout.C_ATTEND_BLOCKS], context[layout.C_ATTEND_LIST] = len(parts), address_of(parts)
+            context[layout.C_MERGE_BLOCKS], context[layout.C_MERGE_LIST] = len(merges), address_of(merges)
+            context[layout.C_PARTIALS] = address_of(self._partials)
 
     def _cut(self, positions: np.ndarray, owner: np.ndarray) -> np.ndarray:
         """Blocks that stand for all their partitions."""

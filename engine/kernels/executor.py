@@ -17,7 +17,7 @@ from engine.kernels.ops import Batch, Program
 from engine.kernels.packing import pack_all
 from engine.kernels.phases import KINDS
 from engine.kernels.sample_row import SampleRow
-from engine.kernels.sampling import sample_rows
+from engine.kernels.sampling import Sampler
 from engine.kernels.team import Team
 from engine.kernels.tile_check import usable_tile_unit
 
@@ -95,6 +95,7 @@ class Executor:
             tiles=self.tiles,
         )
         self._team.reserve_scratch(self._lowered.scratch_bytes)
+        self._sampler = Sampler(self._team)
 
     @property
     def threads(self) -> int:
@@ -168,7 +169,7 @@ class Executor:
 
     def sample(self, rows: Sequence[SampleRow]) -> list[int]:
         """The next token of each row (see ``sampling``), rows shared out to the threads."""
-        return sample_rows(rows, self._team)
+        return self._sampler(rows)
 
     def profile(self, on: bool) -> None:
         """Start counting time by kind of work from zero, or stop."""

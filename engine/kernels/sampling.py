@@ -6,6 +6,7 @@ The meaning is defined by ``sampling_reference``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 
 import numpy as np
 
@@ -20,23 +21,19 @@ from engine.kernels.sampling_edits import (
     L_COUNTS,
     L_FREQUENCY,
     L_HISTORY,
-    L_LOGITS,
-    L_MIN_P,
     L_PAST,
     L_PRESENCE,
     L_REPETITION,
-    L_TEMPERATURE,
     L_TOKEN,
-    L_TOP_K,
-    L_TOP_P,
-    L_UNIFORM,
-    L_VOCAB,
     RECORD_WORDS,
 )
 from engine.kernels.sampling_kernels import BUCKETS, sample_tokens
-from engine.kernels.team import Team
+from engine.kernels.team import P_UNITS, Team
 
 _SHORT_HISTORY = 256
+_ROOM = 16
+_DRAW = Struct("=qqf4xqddd")
+"""The words ``L_LOGITS`` … ``L_UNIFORM`` of a record."""
 
 
 def scratch_bytes(row: SampleRow) -> int:
@@ -49,9 +46,7 @@ def _fill(record: np.ndarray, row: SampleRow) -> list[np.ndarray]:
     """Fill in a row's record; returns the arrays that it points to."""
     logits = row.logits if row.mask is None else np.where(row.mask, row.logits, np.float32(-np.inf))
     kept = [logits]
-    record[[L_LOGITS, L_VOCAB, L_TOP_K]] = address_of(logits), len(logits), row.top_k
-    record.view(np.float32)[2 * L_TEMPERATURE] = row.temperature
-    record.view(np.float64)[[L_TOP_P, L_MIN_P, L_UNIFORM]] = row.top_p, row.min_p, row.u
+    _DRAW.pack_into(record, 0, address_of(logits), len(logits), row.temperature, row.top_k, row.top_p, row.min_p, row.u)
     if row.bias:
         tokens = np.array([token for token, _ in row.bias], np.int32)
         values = np.array([amount for _, amount in row.bias], np.float32)
@@ -70,28 +65,49 @@ def _fill(record: np.ndarray, row: SampleRow) -> list[np.ndarray]:
     return kept
 
 
-def sample_rows(rows: Sequence[SampleRow], team: Team | None = None) -> list[int]:
-    """The next token of each row; with ``team``, rows are shared out to its threads. No two rows may have the same
-    logits array if either has bias or penalties, which are applied in place and undone."""
+def sample_rows(rows: Sequence[SampleRow]) -> list[int]:
+    """The next token of each row. No two rows may have the same logits array if either has bias or penalties, which are
+    applied in place and undone."""
     if not rows:
         return []
     records = np.zeros((len(rows), RECORD_WORDS), np.int64)
     kept = [_fill(record, row) for record, row in zip(records, rows, strict=True)]
-    _run(records, max(scratch_bytes(row) for row in rows), team)
+    scratch = aligned(max(scratch_bytes(row) for row in rows))
+    sample_tokens.call(0, address_of(records), 0, len(records), address_of(scratch))
     del kept
     return [int(token) for token in records[:, L_TOKEN]]
 
 
-def _run(records: np.ndarray, n_scratch: int, team: Team | None) -> None:
-    if team is None:
-        scratch = aligned(n_scratch)
-        sample_tokens.call(0, address_of(records), 0, len(records), address_of(scratch))
-        return
-    team.reserve_scratch(n_scratch)
-    phase = Phase("sampling", -1, [PhaseOp(sample_tokens, records)], multiplier=len(records))
-    table, ops = phase_tables([phase])
-    team.run(table, np.zeros(CONTEXT_WORDS, np.int64))
-    del ops
+class Sampler:
+    """As ``sample_rows``, with the rows shared out to a team's threads. What the team reads is made once, since this is
+    asked for in every step."""
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._context = np.zeros(CONTEXT_WORDS, np.int64)
+        self._context_at = address_of(self._context)
+        self._make_room(_ROOM)
+
+    def _make_room(self, rows: int) -> None:
+        self._records = np.zeros((rows, RECORD_WORDS), np.int64)
+        self._tables = phase_tables([Phase("sampling", -1, [PhaseOp(sample_tokens, self._records)])])
+        self._at = address_of(self._tables[0])
+
+    def __call__(self, rows: Sequence[SampleRow]) -> list[int]:
+        """The next token of each row."""
+        n = len(rows)
+        if not n:
+            return []
+        if n > len(self._records):
+            self._make_room(2 * n)
+        records = self._records[:n]
+        records[:] = 0
+        kept = [_fill(record, row) for record, row in zip(records, rows, strict=True)]
+        self._team.reserve_scratch(max(scratch_bytes(row) for row in rows))
+        self._tables[0][0, P_UNITS] = n
+        self._team.run_at(self._at, 1, self._context_at)
+        del kept
+        return [int(token) for token in records[:, L_TOKEN]]
 
 
 def log_probabilities(logits: np.ndarray, token: int, k: int = 0) -> tuple[float, tuple[tuple[int, float], ...]]:

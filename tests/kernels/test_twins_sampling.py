@@ -9,7 +9,7 @@ import pytest
 
 from engine.kernels import sampling_reference as reference
 from engine.kernels.sample_row import SampleRow
-from engine.kernels.sampling import sample_rows
+from engine.kernels.sampling import Sampler, sample_rows
 from engine.kernels.team import Team
 
 NAN, INF = np.float32(np.nan), np.float32(np.inf)
@@ -145,9 +145,11 @@ def test_a_row_does_not_depend_on_its_neighbours_or_threads() -> None:
     alone = [sample_rows([row])[0] for row in rows]
     team = Team(3)
     try:
-        assert sample_rows(rows, team) == alone
-        assert sample_rows(rows[::-1], team) == alone[::-1]
-        assert sample_rows([], team) == []
+        sample = Sampler(team)
+        assert sample(rows[:3]) == alone[:3]
+        assert sample(rows) == alone
+        assert sample(rows[::-1]) == alone[::-1]
+        assert sample([]) == []
     finally:
         team.close()
 
