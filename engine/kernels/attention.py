@@ -5,8 +5,9 @@ tile) and partitions of 512 (each has a softmax of its own; they are merged in a
 does not depend on the chunk it came in, on its neighbours, or on who computed which partition.
 
 A work item is a block of consecutive rows of one sequence and one kv head; its columns are the (row, query head) pairs
-that share that kv head's keys and values, so that each vector of K or V is loaded once for all of them. Running
-softmax: Milakov and Gimelshein 2018; grouped queries: Ainslie et al. 2023.
+that share that kv head's keys and values, so that each vector of K or V is loaded once for all of them. A head's part of
+a page is so short that the processor does not fetch the next one by itself: while a tile's keys are multiplied, its
+values are fetched, and meanwhile the keys of the next tile. Running softmax: Milakov and Gimelshein 2018; grouped queries: Ainslie et al. 2023.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Callable
 from engine.kernels.cpu import target
 from engine.kernels.grids import (
     addresses,
+    fetch_apart,
+    fetch_each,
     fma_grid,
     load_each,
     load_row,
@@ -71,7 +74,7 @@ _NAMES = {2: "half", 4: "float"}
 _LOWEST, _HIDDEN = -1e30, -3e38
 # Scratch of one item: per column 16 header words, then vectors; q, accumulators and merged values by head size.
 W_LIMIT, W_LOWER, W_MAX, W_FACTOR, W_TOP, W_TOP_SUM, W_SUM = 0, 8, 16, 24, 32, 40, 168
-W_ROW, W_KV_HEAD, W_K, W_V = 296, 297, 304, 308
+W_ROW, W_KV_HEAD, W_K, W_V = 296, 297, 304, 344
 _SCORES = 8 * 512
 _BODY = _SCORES + COLUMNS * TILE * 4
 """Byte offsets in scratch: scores float32[COLUMNS][TILE], then queries float32[padded head size][COLUMNS], accumulators
@@ -99,35 +102,40 @@ def _vectors_at_once(m: int) -> int:
 
 
 def _score_vectors(m: int, n: int, element: int) -> Callable[..., None]:
-    """Scores of ``m`` columns with the ``n`` vectors from ``first`` on."""
+    """Scores of ``m`` columns with the ``n`` vectors from ``first`` on, to ``out``."""
 
-    def score(args, scratch, first, step):
+    def score(args, scratch, first, step, out):
         keys = addresses(n, scratch + 8 * (W_K + first))
+        values = addresses(n, scratch + 8 * (W_V + first))
         acc = zero_grid(m, n)
         queries = scratch + _BODY
         at = 0
-        for _ in range(get(args, A_HEAD_SIZE)):
+        for d in range(get(args, A_HEAD_SIZE)):
+            fetch_each(values, 16 * element * d)
             acc = fma_grid(acc, load_each(element, keys, at), queries, 4)
             at += step
             queries += 4 * COLUMNS
-        store_grid(acc, n, scratch + _SCORES + 64 * first, 4 * TILE)
+        store_grid(acc, n, out, 4 * TILE)
 
     return named_helper(f"attend_score_{m}_{n}_{element}", score)
 
 
 def _scores(m: int, element: int) -> Kernel:
-    """Scores of ``m`` columns with vectors [begin, end) of a tile; ``element`` bytes a KV value."""
+    """Scores of ``m`` columns with vectors [begin, end) of a partition, a tile; ``element`` bytes a KV value."""
     n = _vectors_at_once(m)
     some, one = _score_vectors(m, n, element), _score_vectors(m, 1, element)
 
     def scores(context, args, begin, end, scratch):
         step = element * get(context, C_PAGE_ROWS)
+        out = scratch + _SCORES
         v = begin
         while v + n <= end:
-            some(args, scratch, v, step)
+            some(args, scratch, v, step, out)
+            out += 64 * n
             v += n
         while v < end:
-            one(args, scratch, v, step)
+            one(args, scratch, v, step, out)
+            out += 64
             v += 1
 
     return Kernel(f"attend_scores_{m}_{_NAMES[element]}", scores)
@@ -136,14 +144,18 @@ def _scores(m: int, element: int) -> Kernel:
 def _add_values(m: int, n: int, element: int) -> Callable[..., None]:
     """Entries d … d + 16 * ``n`` - 1 of the values, for the accumulators at ``at``."""
 
-    def add(scratch, d, at, size, step, end):
+    def add(scratch, d, at, size, steps, begin, end):
+        step, key_step = steps
         acc = load_scaled_grid(m, n, at, 4 * size, scratch + 8 * W_FACTOR)
-        for v in range((end + 15) // 16):
-            x = get(scratch, W_V + v) + element * d
-            weights = scratch + _SCORES + 64 * v
-            for _ in range(min(16, end - 16 * v)):
+        weights = scratch + _SCORES
+        for position in range(begin, end, 16):
+            x = get(scratch, W_V + position // 16) + element * d
+            key = get(scratch, W_K + position // 16 + TILE // 16) + key_step * d
+            for _ in range(min(16, end - position)):
+                fetch_apart(n, key, 16 * key_step)
                 acc = fma_grid(acc, load_row(element, n, x), weights, 4 * TILE)
                 x += step
+                key += key_step
                 weights += 4
         store_grid(acc, n, at, 4 * size)
 
@@ -151,8 +163,8 @@ def _add_values(m: int, n: int, element: int) -> Callable[..., None]:
 
 
 def _values(m: int, element: int) -> Kernel:
-    """Add the values of positions [0, end) of a tile, weighted, to the accumulators of ``m`` columns, which are first
-    multiplied by their factors."""
+    """Add the values of positions [begin, end) of a partition, a tile, weighted, to the accumulators of ``m`` columns,
+    which are first multiplied by their factors."""
     n = _vectors_at_once(m)
     some, one = _add_values(m, n, element), _add_values(m, 1, element)
 
@@ -160,31 +172,34 @@ def _values(m: int, element: int) -> Kernel:
         head_size = get(args, A_HEAD_SIZE)
         size = (head_size + 15) // 16 * 16
         at = scratch + _BODY + 4 * COLUMNS * size
+        steps = element * head_size, element * get(context, C_PAGE_ROWS)
         i = 0
         while i + 16 * n <= head_size:
-            some(scratch, i, at + 4 * i, size, element * head_size, end)
+            some(scratch, i, at + 4 * i, size, steps, begin, end)
             i += 16 * n
         while i < head_size:
             # The last vector of an odd head size overlaps the one before, so as not to read past a page.
-            one(scratch, min(i, head_size - 16), at + 4 * i, size, element * head_size, end)
+            one(scratch, min(i, head_size - 16), at + 4 * i, size, steps, begin, end)
             i += 16
 
     return Kernel(f"attend_values_{m}_{_NAMES[element]}", values)
 
 
 @helper
-def _find_vectors(context, args, scratch, first, last):
-    """Note where K and V of each vector of 16 positions lie, from ``first`` to ``last``."""
+def _find_vectors(context, args, scratch, first, end, most):
+    """Note where K and V of each vector of 16 positions lie, from ``first`` to ``end``; and those of a tile more, as far
+    as there are ``most`` vectors, since they are fetched ahead (else the last one's again)."""
     page_rows = get(context, C_PAGE_ROWS)
     element = get(args, A_ELEMENT)
     head = element * get(scratch, W_KV_HEAD) * get(args, A_HEAD_SIZE) * page_rows
     table = get(get(context, C_TABLES), load_i32(get(context, C_OWNERS) + 4 * get(scratch, W_ROW)))
-    for v in range(first, last):
+    for entry in range(end + TILE // 16 - first):
+        v = min(first + entry, most - 1)
         page = load_i32(table + 4 * (16 * v // page_rows))
         base = get(context, C_MEMORY) + page * get(context, C_PAGE_BYTES) + head
         slot = element * (16 * v % page_rows)
-        put(scratch, W_K + v - first, base + get(args, A_K_AT) * page_rows + slot)
-        put(scratch, W_V + v - first, base + get(args, A_V_AT) * page_rows + slot * get(args, A_HEAD_SIZE))
+        put(scratch, W_K + entry, base + get(args, A_K_AT) * page_rows + slot)
+        put(scratch, W_V + entry, base + get(args, A_V_AT) * page_rows + slot * get(args, A_HEAD_SIZE))
 
 
 @helper
@@ -251,14 +266,15 @@ def _merge_partition(scratch, m, size):
 def _attend_partition(context, args, scratch, m, begin, end):
     """Positions [begin, end) of one partition for the ``m`` columns in scratch, tile by tile."""
     _start_partition(scratch, m, (get(args, A_HEAD_SIZE) + 15) // 16 * 16)
+    _find_vectors(context, args, scratch, begin // 16, (end + 15) // 16, (get(scratch, W_LIMIT + m - 1) + 16) // 16)
     for tile_at in range(begin // TILE * TILE, end, TILE):
         first = max(tile_at, begin) // 16
         last = min(tile_at + TILE, end)
         vectors = (last + 15) // 16 - first
-        _find_vectors(context, args, scratch, first, first + vectors)
-        invoke(get(get(args, A_SCORES), m), context, args, 0, vectors, scratch)
+        at = first - begin // 16
+        invoke(get(get(args, A_SCORES), m), context, args, at, at + vectors, scratch)
         _soften(args, scratch, m, first, vectors)
-        invoke(get(get(args, A_VALUES), m), context, args, 0, last - 16 * first, scratch)
+        invoke(get(get(args, A_VALUES), m), context, args, 16 * at, last - begin, scratch)
 
 
 @helper

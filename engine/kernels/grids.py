@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.extending import intrinsic
 
-from engine.kernels.emit import FLOAT, LONG, V_F32, emit_fma, f32x16, load, splat, store
+from engine.kernels.emit import FLOAT, LONG, V_F32, emit_fma, emit_prefetch, f32x16, load, splat, store
 from engine.kernels.half import emit_load_half
 
 
@@ -63,6 +63,32 @@ def load_each(context, element, where, offset):
         return block
 
     return types.UniTuple(f32x16, where.count)(element, where, types.int64), generate
+
+
+@intrinsic
+def fetch_each(context, where, offset):
+    """Ask for what lies at each address of ``where`` + ``offset``."""
+
+    def generate(context, b, sig, values):
+        for v in range(where.count):
+            emit_prefetch(b, b.add(b.extract_value(values[0], v), values[1]))
+        return context.get_dummy_value()
+
+    return types.void(where, types.int64), generate
+
+
+@intrinsic(prefer_literal=True)
+def fetch_apart(context, n, base, stride):
+    """Ask for what lies at ``n`` addresses, ``stride`` bytes apart from ``base`` on."""
+    if not _literals(n):
+        return None
+
+    def generate(context, b, sig, values):
+        for v in range(n.literal_value):
+            emit_prefetch(b, _at(b, values[1], values[2], v))
+        return context.get_dummy_value()
+
+    return types.void(n, types.int64, types.int64), generate
 
 
 @intrinsic(prefer_literal=True)

@@ -46,7 +46,8 @@ def _fill(record: np.ndarray, row: SampleRow) -> list[np.ndarray]:
     """Fill in a row's record; returns the arrays that it points to."""
     logits = row.logits if row.mask is None else np.where(row.mask, row.logits, np.float32(-np.inf))
     kept = [logits]
-    _DRAW.pack_into(record, 0, address_of(logits), len(logits), row.temperature, row.top_k, row.top_p, row.min_p, row.u)
+    draw = row.temperature, row.top_k, row.top_p, row.min_p, row.u
+    _DRAW.pack_into(memoryview(record), 0, address_of(logits), len(logits), *draw)
     if row.bias:
         tokens = np.array([token for token, _ in row.bias], np.int32)
         values = np.array([amount for _, amount in row.bias], np.float32)
