@@ -5,9 +5,10 @@ tile) and partitions of 512 (each has a softmax of its own; they are merged in a
 does not depend on the chunk it came in, on its neighbours, or on who computed which partition.
 
 A work item is a block of consecutive rows of one sequence and one kv head; its columns are the (row, query head) pairs
-that share that kv head's keys and values, so that each vector of K or V is loaded once for all of them. A head's part of
-a page is so short that the processor does not fetch the next one by itself: while a tile's keys are multiplied, its
-values are fetched, and meanwhile the keys of the next tile. Running softmax: Milakov and Gimelshein 2018; grouped queries: Ainslie et al. 2023.
+that share that kv head's keys and values, so that each vector of K or V is loaded once for all of them. A head's part
+of a page is too short for the processor to fetch ahead by itself: while a tile's keys are multiplied, its values are
+asked for, and then the next tile's keys. Running softmax: Milakov and Gimelshein 2018; grouped queries: Ainslie et al.
+2023.
 """
 
 from __future__ import annotations
@@ -187,8 +188,8 @@ def _values(m: int, element: int) -> Kernel:
 
 @helper
 def _find_vectors(context, args, scratch, first, end, most):
-    """Note where K and V of each vector of 16 positions lie, from ``first`` to ``end``; and those of a tile more, as far
-    as there are ``most`` vectors, since they are fetched ahead (else the last one's again)."""
+    """Note where K and V of each vector of 16 positions lie, from ``first`` to ``end``; and those of one tile more, for
+    they are fetched ahead (there are ``most`` vectors; after the last one, its place again)."""
     page_rows = get(context, C_PAGE_ROWS)
     element = get(args, A_ELEMENT)
     head = element * get(scratch, W_KV_HEAD) * get(args, A_HEAD_SIZE) * page_rows

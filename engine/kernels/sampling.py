@@ -47,7 +47,7 @@ def _fill(record: np.ndarray, row: SampleRow) -> list[np.ndarray]:
     logits = row.logits if row.mask is None else np.where(row.mask, row.logits, np.float32(-np.inf))
     kept = [logits]
     draw = row.temperature, row.top_k, row.top_p, row.min_p, row.u
-    _DRAW.pack_into(memoryview(record), 0, address_of(logits), len(logits), *draw)
+    _DRAW.pack_into(record.data, 0, address_of(logits), len(logits), *draw)
     if row.bias:
         tokens = np.array([token for token, _ in row.bias], np.int32)
         values = np.array([amount for _, amount in row.bias], np.float32)
