@@ -209,21 +209,26 @@ def _soften(args, scratch, m, first, vectors):
     cap = get_f(args, A_SOFTCAP)
     for c in range(m):
         scores = scratch + _SCORES + 4 * TILE * c
-        limit = splat_i(get(scratch, W_LIMIT + c) + 1)
-        lower = splat_i(get(scratch, W_LOWER + c))
+        limit = get(scratch, W_LIMIT + c) + 1
+        lower = get(scratch, W_LOWER + c)
+        masked = limit < 16 * (first + vectors) or lower > 16 * first
         top = splat_f(_HIDDEN)
         for v in range(vectors):
             s = load_f(scores + 64 * v)
             if cap > 0:
                 s = splat_f(cap) * tanh16(s / splat_f(cap))
-            at = splat_i(16 * (first + v)) + lane_index()
-            s = where_less(at, limit, s, splat_f(_HIDDEN))
-            s = where_less(at, lower, splat_f(_HIDDEN), s)
-            store_f(scores + 64 * v, s)
+                store_f(scores + 64 * v, s)
+            if masked:
+                at = splat_i(16 * (first + v)) + lane_index()
+                s = where_less(at, splat_i(limit), s, splat_f(_HIDDEN))
+                s = where_less(at, splat_i(lower), splat_f(_HIDDEN), s)
+                store_f(scores + 64 * v, s)
             top = maximum(top, s)
         before = get_f(scratch, W_MAX + c)
         after = max(before, max_lanes(top))
-        factor = exp16(splat_f(before - after))
+        factor = splat_f(1.0)
+        if after != before:
+            factor = exp16(splat_f(before - after))
         total = load_f(scratch + 8 * W_SUM + 64 * c) * factor
         for v in range(vectors):
             weight = exp16(load_f(scores + 64 * v) - splat_f(after))
