@@ -175,7 +175,10 @@ class Peer:
         name, self._needs = _PEERS[arguments.peer]
         script = str(files("engine.cli") / name)
         threads = str(arguments.threads or len(_available_cpus()))
-        command = [arguments.peer_python, script, str(resolve(arguments.model)), threads, str(arguments.context)]
+        streams = max(arguments.decode)
+        tokens = streams * (arguments.decode_context + WARM_UP_STEPS + DECODE_STEPS)
+        sizes = threads, str(arguments.context), str(streams), str(max(arguments.context, tokens))
+        command = [arguments.peer_python, script, str(resolve(arguments.model)), *sizes]
         if not shutil.which(arguments.peer_python):
             raise EngineError(f"{arguments.peer_python} is no program; give --peer-python the peer's own Python.")
         self._process = subprocess.Popen(

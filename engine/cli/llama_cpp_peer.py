@@ -1,6 +1,7 @@
 """The llama.cpp side of ``bench --peer``: run by the peer's own Python, needs llama-cpp-python and nothing of ours.
 
-``llama_cpp_peer.py MODEL THREADS CONTEXT`` reads one JSON question per line and answers {"rate": tokens per second}.
+``llama_cpp_peer.py MODEL THREADS CONTEXT STREAMS TOKENS`` reads one JSON question per line and answers {"rate": tokens
+per second}; no sequence is longer than CONTEXT, and STREAMS of them have at most TOKENS together.
 """
 
 import json
@@ -10,24 +11,24 @@ import time
 
 import llama_cpp
 
-MAX_SEQUENCES = 32
-
 
 class Engine:
-    """A model and a context with room for several sequences in one unified KV cache."""
+    """A model and a context with room for ``streams`` sequences, ``tokens`` together, in one unified KV cache."""
 
-    def __init__(self, path: str, threads: int, context: int) -> None:
+    def __init__(self, path: str, threads: int, streams: int, tokens: int) -> None:
         llama_cpp.llama_backend_init()
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
         if not self.model:
             raise SystemExit("llama.cpp cannot load this file")
         params = llama_cpp.llama_context_default_params()
-        params.n_ctx = max(context, 4096)
+        params.n_ctx = tokens
         params.n_batch = params.n_ubatch = 512
         params.n_threads = params.n_threads_batch = threads
-        params.n_seq_max = MAX_SEQUENCES
+        params.n_seq_max = streams
         params.kv_unified = True
         self.context = llama_cpp.llama_init_from_model(self.model, params)
+        if not self.context:
+            raise SystemExit("llama.cpp cannot make a context of this size")
         vocab = llama_cpp.llama_model_get_vocab(self.model)
         self.n_vocab = llama_cpp.llama_vocab_n_tokens(vocab)
         self.memory = llama_cpp.llama_get_memory(self.context)
@@ -75,7 +76,8 @@ class Engine:
 
 
 def main() -> None:
-    engine = Engine(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    path, threads, _, streams, tokens = sys.argv[1:]
+    engine = Engine(path, int(threads), int(streams), int(tokens))
     for line in sys.stdin:
         question = json.loads(line)
         if "prefill" in question:

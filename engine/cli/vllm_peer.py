@@ -1,8 +1,9 @@
 """The vLLM side of ``bench --peer vllm``: run by the peer's own Python, needs vllm, gguf and nothing of ours.
 
-``vllm_peer.py MODEL THREADS CONTEXT`` reads one JSON question per line and answers {"rate": tokens per second}. vLLM
-does not read GGUF files on the CPU, so it is given the same weights unpacked: as bfloat16 where the processor
-multiplies that, else as float32, which is its faster way there. Only llama models.
+``vllm_peer.py MODEL THREADS CONTEXT STREAMS TOKENS`` reads one JSON question per line and answers {"rate": tokens per
+second}; no sequence is longer than CONTEXT, and there are at most STREAMS. vLLM does not read GGUF files on the CPU, so
+it is given the same weights unpacked: as bfloat16 where the processor multiplies that, else as float32, which is its
+faster way there. Only llama models.
 """
 
 import json
@@ -15,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-MAX_SEQUENCES = 128
 _STEP_TOKENS = 4096
 _NAMES = {
     "attn_q": "self_attn.q_proj",
@@ -100,7 +100,7 @@ def _config(number: Callable[[str], Any], n_vocab: int, tied: bool, dtype: str) 
 class Engine:
     """vLLM's engine in this process, one step at a time, without its prefix cache."""
 
-    def __init__(self, folder: str, threads: int, context: int, dtype: str, n_vocab: int) -> None:
+    def __init__(self, folder: str, threads: int, context: int, streams: int, dtype: str, n_vocab: int) -> None:
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = "2"
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{threads - 1}"
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
@@ -114,7 +114,7 @@ class Engine:
                 skip_tokenizer_init=True,
                 dtype=dtype,
                 max_model_len=context,
-                max_num_seqs=MAX_SEQUENCES,
+                max_num_seqs=streams,
                 max_num_batched_tokens=max(context, _STEP_TOKENS),
                 enable_prefix_caching=False,
             )
@@ -143,8 +143,6 @@ class Engine:
 
     def decode(self, width: int, context: int, steps: int, warm_up: int) -> float:
         """Tokens/s of ``width`` sequences advancing together."""
-        if width > MAX_SEQUENCES:
-            raise SystemExit(f"at most {MAX_SEQUENCES} sequences")
         reading = 1 + width * max(context, 1) // _STEP_TOKENS
         for _ in range(width):
             self.ask(max(context, 1), warm_up + steps + reading + 1)
@@ -165,10 +163,11 @@ def main() -> None:
     sys.path.remove(str(Path(__file__).resolve().parent))  # its modules are not for others: one is called profile
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what vLLM reports is no answer
+    path, threads, context, streams, _ = sys.argv[1:]
     dtype = "bfloat16" if native_bfloat16() else "float32"
     with tempfile.TemporaryDirectory() as folder:
-        longest, n_vocab = unpack(sys.argv[1], folder, dtype)
-        engine = Engine(folder, int(sys.argv[2]), min(int(sys.argv[3]), longest), dtype, n_vocab)
+        longest, n_vocab = unpack(path, folder, dtype)
+        engine = Engine(folder, int(threads), min(int(context), longest), int(streams), dtype, n_vocab)
         for line in sys.stdin:
             question = json.loads(line)
             if "prefill" in question:
