@@ -100,34 +100,26 @@ class StepsPlot(QWidget):
         decode, prefill, top = heights(recent, by_time=self._by_time)
         left = area.right() - len(decode) * COLUMN
         colors = slot_colors()
-        painter.setPen(Qt.PenStyle.NoPen)
+        blocks: list[list[QRectF]] = [[] for _ in colors]
+        prompts = []
         for number in range(len(decode)):
             x = left + number * COLUMN
-            y = self._paint_batch(painter, area, x, decode[number] / top, recent.slots[number], colors)
+            y = _stack(blocks, area, x, decode[number] / top, recent.slots[number])
             tall = prefill[number] / top * area.height()
             if tall > 0:
-                painter.fillRect(
-                    QRectF(x, y - max(1.5, tall), COLUMN - 1, max(1.5, tall)), Theme.current().color("prefill")
-                )
+                prompts.append(QRectF(x, y - max(1.5, tall), COLUMN - 1, max(1.5, tall)))
+        # One call for each colour: a call for each of some hundred blocks takes several times as long.
+        painter.setPen(Qt.PenStyle.NoPen)
+        for brush, rects in ((Theme.current().color("prefill"), prompts), *zip(colors, blocks, strict=True)):
+            if rects:
+                painter.setBrush(brush)
+                painter.drawRects(rects)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
         self._paint_cursor(painter, area, left, COLUMN)
         first, last = (tr("step {n:,}", n=int(recent.step[i])) for i in (0, -1))
         self._paint_words(painter, area, first, last)
         unit = milliseconds(top) if self._by_time else tr("{n:,.0f} rows", n=top)
         self._paint_stall(painter, area, recent, prefill, left, unit)
-
-    def _paint_batch(
-        self, painter: QPainter, area: QRectF, x: float, share: float, slots: bytes, colors: tuple[QBrush, ...]
-    ) -> float:
-        """One column's decode blocks from the bottom up; returns the y of their top."""
-        y = area.bottom()
-        if not slots:
-            return y
-        block = share * area.height() / len(slots)
-        gap = 1.0 if block >= 4 else 0.0
-        for slot in slots:
-            painter.fillRect(QRectF(x, y - block + gap, COLUMN - 1, block - gap), colors[slot % len(colors)])
-            y -= block
-        return y
 
     def _paint_series(self, painter: QPainter, area: QRectF, series: Series) -> None:
         theme = Theme.current()
@@ -250,3 +242,16 @@ def _slot_colors(tokens: Palette) -> tuple[QBrush, ...]:
     lighter = [mix(c, tokens.panel, 0.62) for c in base]
     order = (base[0], lighter[0], base[1], lighter[1], base[2], lighter[2], mix(base[0], base[1], 0.5))
     return tuple(QBrush(QColor(c)) for c in (*order, mix(base[0], base[2], 0.5)))
+
+
+def _stack(blocks: list[list[QRectF]], area: QRectF, x: float, share: float, slots: bytes) -> float:
+    """Add one column's decode blocks, from the bottom up, to those of their colours; returns the y of their top."""
+    y = area.bottom()
+    if not slots:
+        return y
+    block = share * area.height() / len(slots)
+    gap = 1.0 if block >= 4 else 0.0
+    for slot in slots:
+        blocks[slot % len(blocks)].append(QRectF(x, y - block + gap, COLUMN - 1, block - gap))
+        y -= block
+    return y
