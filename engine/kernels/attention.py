@@ -5,29 +5,43 @@ tile) and partitions of 512 (each has a softmax of its own; they are merged in a
 does not depend on the chunk it came in, on its neighbours, or on who computed which partition.
 
 A work item is a block of consecutive rows of one sequence and one kv head; its columns are the (row, query head) pairs
-that share that kv head's keys and values, so that each vector of K or V is loaded once for all of them. A head's part
-of a page is too short for the processor to fetch ahead by itself: while a tile's keys are multiplied, its values are
-asked for, and then the next tile's keys. Running softmax: Milakov and Gimelshein 2018; grouped queries: Ainslie et al.
-2023.
+that share that kv head's keys and values, so that each vector of K or V is loaded once for all of them. Running
+softmax: Milakov and Gimelshein 2018; grouped queries: Ainslie et al. 2023.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from engine.kernels.cpu import target
-from engine.kernels.grids import (
-    addresses,
-    fetch_apart,
-    fetch_each,
-    fma_grid,
-    load_each,
-    load_row,
-    load_scaled_grid,
-    store_grid,
-    zero_grid,
+from engine.kernels.attention_tiles import (
+    A_ELEMENT,
+    A_GROUP,
+    A_HEAD_SIZE,
+    A_K_AT,
+    A_KV_HEADS,
+    A_OUT_ROWS,
+    A_Q_ROWS,
+    A_SCALE,
+    A_SCORES,
+    A_SOFTCAP,
+    A_V_AT,
+    A_VALUES,
+    A_WINDOW,
+    AT_BODY,
+    AT_SCORES,
+    COLUMNS,
+    TILE,
+    W_FACTOR,
+    W_K,
+    W_KV_HEAD,
+    W_LIMIT,
+    W_LOWER,
+    W_MAX,
+    W_ROW,
+    W_SUM,
+    W_TOP,
+    W_TOP_SUM,
+    W_V,
 )
-from engine.kernels.kernel import Kernel, helper, kernel, named_helper
+from engine.kernels.kernel import helper, kernel
 from engine.kernels.layout import (
     C_ATTEND_LIST,
     C_MEMORY,
@@ -60,31 +74,17 @@ from engine.kernels.simd import (
 from engine.kernels.sync import invoke
 from engine.kernels.vmath import exp16, tanh16
 
-A_Q_ROWS, A_OUT_ROWS, A_K_AT, A_V_AT, A_KV_HEADS, A_GROUP, A_HEAD_SIZE = range(7)
-A_SCALE, A_SOFTCAP, A_WINDOW, A_ELEMENT, A_SCORES, A_VALUES = range(7, 13)
-
 # A block of the step's list.
 B_ROW, B_COUNT, B_PART, B_PARTS, B_SLOT = range(5)
 BLOCK_WORDS = 8
 
-COLUMNS = 8 if target().avx512 else 6 if target().avx2 else 4
-_REGISTERS = 28 if target().avx512 else 0
-"""Vectors that registers hold beside what else a loop needs; with few registers one vector at a time is best."""
-TILE, PARTITION = 64, 512
-_NAMES = {2: "half", 4: "float"}
+PARTITION = 512
 _LOWEST, _HIDDEN = -1e30, -3e38
-# Scratch of one item: per column 16 header words, then vectors; q, accumulators and merged values by head size.
-W_LIMIT, W_LOWER, W_MAX, W_FACTOR, W_TOP, W_TOP_SUM, W_SUM = 0, 8, 16, 24, 32, 40, 168
-W_ROW, W_KV_HEAD, W_K, W_V = 296, 297, 304, 344
-_SCORES = 8 * 512
-_BODY = _SCORES + COLUMNS * TILE * 4
-"""Byte offsets in scratch: scores float32[COLUMNS][TILE], then queries float32[padded head size][COLUMNS], accumulators
-and merged values, both float32[COLUMNS][padded head size]."""
 
 
 def scratch_bytes(head_size: int) -> int:
     """Scratch that ``attend`` needs."""
-    return _BODY + 3 * COLUMNS * padded(head_size) * 4
+    return AT_BODY + 3 * COLUMNS * padded(head_size) * 4
 
 
 def partial_bytes(head_size: int) -> int:
@@ -95,95 +95,6 @@ def partial_bytes(head_size: int) -> int:
 def padded(head_size: int) -> int:
     """A head's floats in scratch, whole vectors."""
     return -(-head_size // 16) * 16
-
-
-def _vectors_at_once(m: int) -> int:
-    """How many vectors beside ``m`` columns the registers hold: accumulators, the vectors themselves and a factor."""
-    return max(1, min(TILE // 16, _REGISTERS // (m + 1)))
-
-
-def _score_vectors(m: int, n: int, element: int) -> Callable[..., None]:
-    """Scores of ``m`` columns with the ``n`` vectors from ``first`` on, to ``out``."""
-
-    def score(args, scratch, first, step, out):
-        keys = addresses(n, scratch + 8 * (W_K + first))
-        values = addresses(n, scratch + 8 * (W_V + first))
-        acc = zero_grid(m, n)
-        queries = scratch + _BODY
-        at = 0
-        for d in range(get(args, A_HEAD_SIZE)):
-            fetch_each(values, 16 * element * d)
-            acc = fma_grid(acc, load_each(element, keys, at), queries, 4)
-            at += step
-            queries += 4 * COLUMNS
-        store_grid(acc, n, out, 4 * TILE)
-
-    return named_helper(f"attend_score_{m}_{n}_{element}", score)
-
-
-def _scores(m: int, element: int) -> Kernel:
-    """Scores of ``m`` columns with vectors [begin, end) of a partition, a tile; ``element`` bytes a KV value."""
-    n = _vectors_at_once(m)
-    some, one = _score_vectors(m, n, element), _score_vectors(m, 1, element)
-
-    def scores(context, args, begin, end, scratch):
-        step = element * get(context, C_PAGE_ROWS)
-        out = scratch + _SCORES
-        v = begin
-        while v + n <= end:
-            some(args, scratch, v, step, out)
-            out += 64 * n
-            v += n
-        while v < end:
-            one(args, scratch, v, step, out)
-            out += 64
-            v += 1
-
-    return Kernel(f"attend_scores_{m}_{_NAMES[element]}", scores)
-
-
-def _add_values(m: int, n: int, element: int) -> Callable[..., None]:
-    """Entries d … d + 16 * ``n`` - 1 of the values, for the accumulators at ``at``."""
-
-    def add(scratch, d, at, size, steps, begin, end):
-        step, key_step = steps
-        acc = load_scaled_grid(m, n, at, 4 * size, scratch + 8 * W_FACTOR)
-        weights = scratch + _SCORES
-        for position in range(begin, end, 16):
-            x = get(scratch, W_V + position // 16) + element * d
-            key = get(scratch, W_K + position // 16 + TILE // 16) + key_step * d
-            for _ in range(min(16, end - position)):
-                fetch_apart(n, key, 16 * key_step)
-                acc = fma_grid(acc, load_row(element, n, x), weights, 4 * TILE)
-                x += step
-                key += key_step
-                weights += 4
-        store_grid(acc, n, at, 4 * size)
-
-    return named_helper(f"attend_add_{m}_{n}_{element}", add)
-
-
-def _values(m: int, element: int) -> Kernel:
-    """Add the values of positions [begin, end) of a partition, a tile, weighted, to the accumulators of ``m`` columns,
-    which are first multiplied by their factors."""
-    n = _vectors_at_once(m)
-    some, one = _add_values(m, n, element), _add_values(m, 1, element)
-
-    def values(context, args, begin, end, scratch):
-        head_size = get(args, A_HEAD_SIZE)
-        size = (head_size + 15) // 16 * 16
-        at = scratch + _BODY + 4 * COLUMNS * size
-        steps = element * head_size, element * get(context, C_PAGE_ROWS)
-        i = 0
-        while i + 16 * n <= head_size:
-            some(scratch, i, at + 4 * i, size, steps, begin, end)
-            i += 16 * n
-        while i < head_size:
-            # The last vector of an odd head size overlaps the one before, so as not to read past a page.
-            one(scratch, min(i, head_size - 16), at + 4 * i, size, steps, begin, end)
-            i += 16
-
-    return Kernel(f"attend_values_{m}_{_NAMES[element]}", values)
 
 
 @helper
@@ -208,7 +119,7 @@ def _soften(args, scratch, m, first, vectors):
     """Scores of a tile to weights exp(score - max), with masks; updates the running maximum and sum of each column."""
     cap = get_f(args, A_SOFTCAP)
     for c in range(m):
-        scores = scratch + _SCORES + 4 * TILE * c
+        scores = scratch + AT_SCORES + 4 * TILE * c
         limit = get(scratch, W_LIMIT + c) + 1
         lower = get(scratch, W_LOWER + c)
         masked = limit < 16 * (first + vectors) or lower > 16 * first
@@ -246,7 +157,7 @@ def _start_partition(scratch, m, size):
         store_f32(scratch + 8 * (W_MAX + c), _LOWEST)
         store_f(scratch + 8 * W_SUM + 64 * c, splat_f(0.0))
         for i in range(0, size, 16):
-            store_f(scratch + _BODY + 4 * (COLUMNS * size + c * size + i), splat_f(0.0))
+            store_f(scratch + AT_BODY + 4 * (COLUMNS * size + c * size + i), splat_f(0.0))
 
 
 @helper
@@ -261,7 +172,7 @@ def _merge_partition(scratch, m, size):
         at = scratch + 64 * c
         store_f32(scratch + 8 * (W_TOP + c), top)
         store_f(at + 8 * W_TOP_SUM, load_f(at + 8 * W_TOP_SUM) * keep + load_f(at + 8 * W_SUM) * take)
-        at = scratch + _BODY + 4 * c * size
+        at = scratch + AT_BODY + 4 * c * size
         for i in range(0, size, 16):
             own_value = load_f(at + 4 * (COLUMNS * size + i))
             merged = at + 4 * (2 * COLUMNS * size + i)
@@ -290,7 +201,7 @@ def _reset(scratch, m, size):
         store_f32(scratch + 8 * (W_TOP + c), _LOWEST)
         store_f(scratch + 8 * W_TOP_SUM + 64 * c, splat_f(0.0))
         for i in range(0, size, 16):
-            store_f(scratch + _BODY + 4 * ((2 * COLUMNS + c) * size + i), splat_f(0.0))
+            store_f(scratch + AT_BODY + 4 * ((2 * COLUMNS + c) * size + i), splat_f(0.0))
 
 
 @helper
@@ -308,7 +219,7 @@ def _save(context, block, scratch, first, m, columns, size):
         store_f32(at, get_f(scratch, W_MAX + c))
         store_f(at + 64, load_f(scratch + 8 * W_SUM + 64 * c))
         for i in range(0, size, 16):
-            store_f(at + 128 + 4 * i, load_f(scratch + _BODY + 4 * ((COLUMNS + c) * size + i)))
+            store_f(at + 128 + 4 * i, load_f(scratch + AT_BODY + 4 * ((COLUMNS + c) * size + i)))
 
 
 @helper
@@ -319,7 +230,7 @@ def _restore(context, block, scratch, first, m, columns, part, size):
         store_f32(scratch + 8 * (W_MAX + c), load_f32(at))
         store_f(scratch + 8 * W_SUM + 64 * c, load_f(at + 64))
         for i in range(0, size, 16):
-            store_f(scratch + _BODY + 4 * ((COLUMNS + c) * size + i), load_f(at + 128 + 4 * i))
+            store_f(scratch + AT_BODY + 4 * ((COLUMNS + c) * size + i), load_f(at + 128 + 4 * i))
 
 
 @helper
@@ -335,7 +246,7 @@ def _gather(context, args, scratch, first, m):
         head = get(scratch, W_KV_HEAD) * group + (first + c) % group
         q = get(get(args, A_Q_ROWS), row) + 4 * head * head_size
         for d in range(head_size):
-            store_f32(scratch + _BODY + 4 * (d * COLUMNS + c), load_f32(q + 4 * d) * scale)
+            store_f32(scratch + AT_BODY + 4 * (d * COLUMNS + c), load_f32(q + 4 * d) * scale)
         position = load_i32(get(context, C_POSITIONS) + 4 * row)
         put(scratch, W_LIMIT + c, position)
         put(scratch, W_LOWER + c, max(0, position - window + 1) if window > 0 else 0)
@@ -353,7 +264,7 @@ def _scatter(args, scratch, first, m):
         head = get(scratch, W_KV_HEAD) * group + (first + c) % group
         out = get(get(args, A_OUT_ROWS), row) + 4 * head * head_size
         total = splat_f(sum_lanes(load_f(scratch + 8 * W_TOP_SUM + 64 * c)))
-        merged = scratch + _BODY + 4 * (2 * COLUMNS + c) * size
+        merged = scratch + AT_BODY + 4 * (2 * COLUMNS + c) * size
         for i in range(0, head_size, 16):
             # Where the last two vectors overlap, both hold the same numbers.
             d = min(i, head_size - 16)
@@ -412,7 +323,3 @@ def merge_attention(context, args, begin, end, scratch):
                 _restore(context, block, scratch, first, m, columns, part, size)
                 _merge_partition(scratch, m, size)
             _scatter(args, scratch, first, m)
-
-
-SCORES = {element: tuple(_scores(m, element) for m in range(1, COLUMNS + 1)) for element in (2, 4)}
-VALUES = {element: tuple(_values(m, element) for m in range(1, COLUMNS + 1)) for element in (2, 4)}

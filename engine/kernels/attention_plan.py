@@ -12,10 +12,10 @@ from engine.kernels.attention import (
     B_ROW,
     B_SLOT,
     BLOCK_WORDS,
-    COLUMNS,
     PARTITION,
     partial_bytes,
 )
+from engine.kernels.attention_tiles import COLUMNS
 from engine.kernels.layout import address_of
 from engine.kernels.packing import aligned
 

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from engine.kernels import attention, layout, matmul, ops, rowops
+from engine.kernels import attention, attention_tiles, layout, matmul, ops, rowops
 from engine.kernels import quantize as quantizing
 from engine.kernels.expert_phases import lower_experts
 from engine.kernels.formats import GROUP, expanded
@@ -204,19 +204,19 @@ class Lowering:
         self.group = max(self.group, op.heads // op.kv_heads)
         k_at, v_at = self._kv_at(op.layer)
         words = {
-            attention.A_Q_ROWS: self.at(op.q),
-            attention.A_OUT_ROWS: self.at(op.out),
-            attention.A_K_AT: k_at,
-            attention.A_V_AT: v_at,
-            attention.A_KV_HEADS: op.kv_heads,
-            attention.A_GROUP: op.heads // op.kv_heads,
-            attention.A_HEAD_SIZE: op.head_size,
-            attention.A_WINDOW: op.window,
-            attention.A_ELEMENT: self.kv_bytes,
-            attention.A_SCORES: self.work.kernels(attention.SCORES[self.kv_bytes]),
-            attention.A_VALUES: self.work.kernels(attention.VALUES[self.kv_bytes]),
+            attention_tiles.A_Q_ROWS: self.at(op.q),
+            attention_tiles.A_OUT_ROWS: self.at(op.out),
+            attention_tiles.A_K_AT: k_at,
+            attention_tiles.A_V_AT: v_at,
+            attention_tiles.A_KV_HEADS: op.kv_heads,
+            attention_tiles.A_GROUP: op.heads // op.kv_heads,
+            attention_tiles.A_HEAD_SIZE: op.head_size,
+            attention_tiles.A_WINDOW: op.window,
+            attention_tiles.A_ELEMENT: self.kv_bytes,
+            attention_tiles.A_SCORES: self.work.kernels(attention_tiles.SCORES[self.kv_bytes]),
+            attention_tiles.A_VALUES: self.work.kernels(attention_tiles.VALUES[self.kv_bytes]),
         }
-        args = self.work.record(words, {attention.A_SCALE: op.scale, attention.A_SOFTCAP: op.softcap})
+        args = self.work.record(words, {attention_tiles.A_SCALE: op.scale, attention_tiles.A_SOFTCAP: op.softcap})
         phase = Phase("attention", layout.C_ATTEND_BLOCKS, [PhaseOp(attention.attend, args)], CHECKPOINT)
         phase.multiplier = op.kv_heads
         self.phases.append(phase)

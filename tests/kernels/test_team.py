@@ -14,7 +14,7 @@ from engine.errors import CancelledError
 from engine.kernels.executor import Executor
 from engine.kernels.ops import Batch, Program
 from engine.kernels.sample_row import SampleRow
-from engine.kernels.sampling import sample_rows
+from engine.kernels.sampling import Sampler
 from engine.kernels.team import MAX_PHASES, PHASE_WORDS, Team
 from tests.kernels.programs import Sequences, random_llama
 
@@ -89,10 +89,10 @@ def test_threads_come_and_go_with_their_number_and_all_end_with_close(program: P
 def test_a_closed_team_still_runs_on_the_callers_thread() -> None:
     rows = [SampleRow(np.eye(9, dtype=np.float32)[i]) for i in range(9)]
     team = Team(3)
-    assert sample_rows(rows, team) == list(range(9))
+    assert Sampler(team)(rows) == list(range(9))
     team.close()
     assert team.threads == 1
-    assert sample_rows(rows, team) == list(range(9))
+    assert Sampler(team)(rows) == list(range(9))
 
 
 def test_idle_threads_use_no_processor_time(executor: Executor) -> None:
